@@ -53,8 +53,9 @@ soak: images ## Random clients and faults on a cluster, and conformance/reports/
 	cd conformance/integration && WEIR_REQUIRE_DOCKER=1 go test -count=1 -timeout 0 -run 'TestSoak$$' \
 		-soak $(TIME) -soak.seed $(SEED) -soak.report ../reports/soak.md
 
-long: ## What make test-all tries a random share of, in full, long histories, and go vet for 32 bits.
+long: images ## What make test-all tries a random share of, in full, long histories, the race detector on servers, and go vet for 32 bits.
 	WEIR_LONG=1 .ci/lint
+	cd conformance/integration && WEIR_REQUIRE_DOCKER=1 go test -race -count=1 -parallel 16 -timeout 60m .
 	WEIR_LONG=1 WEIR_HISTORIES=25000 go test -count=1 -parallel 8 -timeout 0 -v \
 		-run 'TestMutants|TestDirectIsEval|TestHistories' . ./conformance/... | grep -vE '^ +--- PASS|^ *=== '
 

@@ -17,7 +17,7 @@ import (
 // From the last decision under another limit on, the new limit holds in Lua too. The time is
 // virtual, and keys expire: no real server can do that.
 func TestChanges(t *testing.T) {
-	inLua(t)
+	notLight(t)
 	t.Parallel()
 	for _, kind := range slices.Sorted(maps.Keys(changes.Kinds)) {
 		t.Run(kind, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // Fifteen rules are of one kind, and one is of another: the first kind may have the most
 // locals, and the other the longest expression. With -short, each kind is with one other.
 func TestCompile(t *testing.T) {
-	inLua(t)
+	notLight(t)
 	t.Parallel()
 	var limits []*contract.Limit
 	for _, k := range formKinds(rand.New(rand.NewPCG(1, 22))) {

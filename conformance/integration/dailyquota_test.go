@@ -43,7 +43,7 @@ func TestDailyQuota(t *testing.T) {
 	goredis := adapters[0]
 	// As in TestMatrix, random checks compare the answers of scripts, so they are long once.
 	run := func(t *testing.T, long bool, b conformance.Backend) {
-		b.Brief = !long || raceEnabled
+		b.Brief = !long || light()
 		conformance.RunAlgorithm(t, strict(t, b), quotas(t))
 	}
 	if goredis.onMiniredis() {

@@ -61,7 +61,7 @@ func faulties() []faulty {
 		a.name, a.version = a.name+", Redis 6.0", "redis-6.0"
 		all = append(all, faulty{a, []string{"MasterDown", "Misconf", "Busy", "OutOfMemory"}})
 	}
-	if !raceEnabled { // with the race detector, calls can take longer than its short timeout
+	if !light() { // under the race detector, calls can take longer than its short timeout
 		all = append(all, faulty{
 			adapter{name: "goredis, MaxRetries 3", bounded: retryingGoredis, repeats: 3}, []string{"Latency", "Reset", "HalfOpen"},
 		})

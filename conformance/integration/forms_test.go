@@ -387,7 +387,7 @@ func (k formKind) history(r *rand.Rand) formCase {
 // TestForms checks that the Lua form does what the Go form does at boundaries and in random
 // histories: the replies, the values and the TTLs are equal.
 func TestForms(t *testing.T) {
-	inLua(t)
+	notLight(t)
 	t.Parallel()
 	server := newFormServer(t)
 	for _, c := range formCases {
@@ -412,7 +412,7 @@ func TestForms(t *testing.T) {
 // The newest lease has a score from 0 to 2^53-1 without a fraction. A member with another
 // score is foreign.
 func TestFormScores(t *testing.T) {
-	inLua(t)
+	notLight(t)
 	t.Parallel()
 	server, p := newFormServer(t), program(algorithm.Concurrency{Limit: 2, Lease: time.Second})
 	const highest = 1<<53 - 1

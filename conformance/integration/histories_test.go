@@ -16,7 +16,7 @@ import (
 // TestHistories runs random histories with changes of limits on a server, a cluster and
 // PostgreSQL: WEIR_HISTORIES of them, or 300.
 func TestHistories(t *testing.T) {
-	inLua(t)
+	notLight(t)
 	t.Parallel()
 	n := weirtest.Histories(t, 300)
 	for _, server := range servers.All() {

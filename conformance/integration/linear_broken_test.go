@@ -130,9 +130,7 @@ func (f *fragile) Time(context.Context) (time.Time, error) { return time.Now(), 
 // histories if it is a defect of pauses, and that nothing is found without a defect. The seeds are
 // fixed, and so are the interleavings.
 func TestLinearizableBroken(t *testing.T) {
-	if raceEnabled {
-		t.Skip("one client runs at a time, so there are no races")
-	}
+	notLight(t)
 	t.Parallel()
 	for name, defect := range map[string]defect{
 		"None": none, "LostUpdate": lostUpdate, "StaleRead": staleRead, "SplitLock": splitLock, "Twice": twice,

@@ -32,7 +32,7 @@ const (
 // some returns how many histories of n to record. With the race detector, a history takes
 // ten times as long, and a few find its races.
 func some(n int) int {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || light() {
 		return max(n/20, 1)
 	}
 	return n

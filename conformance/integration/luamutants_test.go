@@ -193,7 +193,7 @@ var luaMutants = []struct{ kind, old, wrong string }{
 
 // TestLuaMutants checks that the cases of TestForms find every mutant.
 func TestLuaMutants(t *testing.T) {
-	inLua(t)
+	notLight(t)
 	notShort(t)
 	t.Parallel()
 	server := newFormServer(t)

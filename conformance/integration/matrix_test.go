@@ -42,6 +42,19 @@ var share = flag.Int("share", 0, "run every second case of some tests: 1 or 2; 0
 // shared reports whether case i is in this share.
 func shared(i int) bool { return *share == 0 || i%2 == *share-1 }
 
+// light reports whether this run leaves to the others what is the same Go for every client and
+// server, or no Go at all. That is the first share, and a run with the race detector, which makes
+// everything slow.
+func light() bool { return raceEnabled || *share == 1 }
+
+// notLight skips a test in a light run.
+func notLight(t *testing.T) {
+	t.Helper()
+	if light() {
+		t.Skip("left to a run that is not light")
+	}
+}
+
 // lanes has room for the parallel tests that keep a processor busy.
 var lanes = make(chan struct{}, 4)
 
@@ -72,15 +85,6 @@ func aloneParallel(t *testing.T) {
 		}
 		lonely.Unlock()
 	})
-}
-
-// inLua skips a test of Lua under the race detector, which sees only Go. The tests also run
-// without it.
-func inLua(t *testing.T) {
-	t.Helper()
-	if raceEnabled {
-		t.Skip("the race detector does not see errors in Lua")
-	}
 }
 
 // progress prints the outcome of t when it ends, if WEIR_PROGRESS is 1 and t is not skipped.
@@ -184,15 +188,15 @@ func (m *manifest) run(t *testing.T, a adapter, server string, long bool, where 
 	if strings.HasPrefix(server, "external") {
 		b.DropScripts = nil
 	}
-	b.Brief = !long || raceEnabled
+	b.Brief = !long || light()
 	conformance.Run(t, b)
 }
 
 // onMiniredis reports whether the suite runs with a on miniredis. It stands for the servers
 // where there are none. Where there are, one adapter shows that its interpreter of Lua runs the
-// scripts, and under the race detector, which makes that interpreter slow, none does.
+// scripts. In a light run, none does.
 func (a adapter) onMiniredis() bool {
-	return !servers.Available() || !raceEnabled && a.name == adapters[0].name
+	return !servers.Available() || !light() && a.name == adapters[0].name
 }
 
 // thorough reports whether a is the adapter that stands for the others on the server.
@@ -218,8 +222,8 @@ func oneAdapter(s *servers.Server) bool {
 }
 
 // servers returns the servers on which the suite runs with a. For reports, those are all.
-// Under the race detector, and so for the newest clients in .ci/run, they are the oldest server
-// and a cluster: the Go is the same on the others. Otherwise, a version between the oldest and the
+// In a light run, and so for the newest clients in .ci/run, they are the oldest server and a
+// cluster. Otherwise, a version between the oldest and the
 // newest has only the adapter that is thorough there, as have the servers of which oneAdapter is
 // true.
 func (a adapter) servers() []*servers.Server {
@@ -227,7 +231,7 @@ func (a adapter) servers() []*servers.Server {
 		switch {
 		case strings.HasPrefix(s.Name, "external"):
 			return false
-		case raceEnabled:
+		case light():
 			return s.Name != "redis-6.0" && s.Name != "redis-cluster-8.0"
 		}
 		between := reportDir == "" && (s.Name == "redis-7.0" || s.Name == "valkey-8.1")

@@ -39,9 +39,7 @@ var pooled = []struct {
 // and runs the suite with each mode that works.
 func TestPgBouncer(t *testing.T) {
 	notShort(t)
-	if raceEnabled {
-		t.Skip("the race detector sees the same Go in TestPostgres")
-	}
+	notLight(t)
 	t.Parallel()
 	server := servers.NewPostgresPooled(t, limiterRole, limiterPassword)
 	adminPool(t, server)

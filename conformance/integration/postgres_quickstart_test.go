@@ -11,9 +11,7 @@ import (
 // module.
 func TestPostgresQuickstart(t *testing.T) {
 	notShort(t)
-	if raceEnabled {
-		t.Skip("the test of another process has no race detector")
-	}
+	notLight(t)
 	t.Parallel()
 	progress(t)
 	newestPostgres().Start(t)

@@ -132,8 +132,8 @@ func TestPostgres(t *testing.T) {
 	for i, server := range servers.AllPostgres() {
 		t.Run(server.Name, func(t *testing.T) {
 			oldest, newest := i == 0, server == newestPostgres()
-			if !newest && raceEnabled {
-				t.Skip("the race detector sees the same Go on every server")
+			if !newest {
+				notLight(t)
 			}
 			busyParallel(t)
 			progress(t)
@@ -164,7 +164,7 @@ func TestPostgres(t *testing.T) {
 				Plant:    func(t *testing.T, _ store.Store, key string, raw []byte) { plantPostgres(t, pool, key, raw) },
 				Report:   reportOf("postgres", server.Name, product),
 				Parallel: 4,
-				Brief:    !newest || raceEnabled,
+				Brief:    !newest || light(),
 				Record: func(o conformance.Outcome) {
 					if reason := cmp.Or(processSkips[o.Check], externalSkips[o.Check], noWrites[o.Check]); !o.Passed && reason != o.Skipped {
 						t.Errorf("%s: not passed: %s", o.Check, o.Skipped)
@@ -179,9 +179,7 @@ func TestPostgres(t *testing.T) {
 // transaction.
 func TestPostgresCoalesced(t *testing.T) {
 	notShort(t)
-	if raceEnabled {
-		t.Skip("the race detector sees the same Go in TestCoalesce and TestPostgres")
-	}
+	notLight(t)
 	busyParallel(t)
 	progress(t)
 	pool := limiterPool(t, newestPostgres())

@@ -21,7 +21,7 @@ const postgresModule = root + "/store/postgres"
 // its check fails. conformance/reports/mistakes.md lists the mistakes.
 func TestPostgresMutants(t *testing.T) {
 	notShort(t)
-	inLua(t) // the race detector would find none of them
+	notLight(t)
 	servers.Need(t)
 	t.Parallel()
 	server := servers.AllPostgres()[0]

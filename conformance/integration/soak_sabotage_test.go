@@ -19,9 +19,7 @@ import (
 // find. Package soak has the other sabotages.
 func TestSoakSabotage(t *testing.T) {
 	notShort(t)
-	if raceEnabled {
-		t.Skip("the race detector sees the same Go in TestFaults")
-	}
+	notLight(t)
 	servers.Need(t)
 	const some = 40
 	for name, tt := range map[string]struct {

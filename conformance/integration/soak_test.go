@@ -221,10 +221,9 @@ func (k *soaking) measure() soak.Rest {
 func TestSoak(t *testing.T) {
 	healthy, faulty := 200*time.Millisecond, 400*time.Millisecond
 	switch {
-	case *soakTime == 0 && raceEnabled:
-		t.Skip("the race detector sees the same Go in TestFaults")
 	case *soakTime == 0:
 		notShort(t)
+		notLight(t)
 	default:
 		healthy, faulty = 3*time.Second, 3*time.Second
 	}

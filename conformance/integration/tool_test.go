@@ -90,9 +90,7 @@ func toolURL(t *testing.T, s *servers.Server, scheme string) (string, []string) 
 // checks runs, or with WEIR_TOOL_RUN, the checks that match it.
 func TestTool(t *testing.T) {
 	notShort(t)
-	if raceEnabled {
-		t.Skip("the tool is another program, without the race detector")
-	}
+	notLight(t)
 	published, err := reports.Read(root)
 	if err != nil {
 		t.Fatal(err)
@@ -181,9 +179,7 @@ func compareReport(t *testing.T, published *reports.Reports, name, file string) 
 // PostgreSQL.
 func TestToolOperates(t *testing.T) {
 	notShort(t)
-	if raceEnabled {
-		t.Skip("the tool is another program, without the race detector")
-	}
+	notLight(t)
 	program := buildTool(t)
 	id := regexp.MustCompile(`^[A-Z2-7]{26}\n$`)
 	limits, err := filepath.Abs(filepath.Join(root, "cmd/weir/testdata/limits.yaml"))
