@@ -232,7 +232,7 @@ func (b *bound) chooseWay() way {
 	switch {
 	case b.memory == nil || !b.all.program.HasCells():
 		return byScript
-	case len(b.rules) == 1 && b.can.plain() && b.clock == nil && b.space.bare():
+	case len(b.rules) == 1 && b.can.plain() && b.clock == nil:
 		return inLine
 	}
 	return onSlots

@@ -9,9 +9,7 @@ import (
 func (l *Limiter) Parts(key ...string) []storekey.Key {
 	slots := make([]compose.Slot, len(l.bound.rules))
 	k := KeyOf(key...)
-	if !l.bound.space.setSlots(slots, l.bound.rules, &k) {
-		l.bound.space.buildSlots(slots, l.bound.rules, &k, nil)
-	}
+	l.bound.space.setSlots(slots, l.bound.rules, &k)
 	keys := make([]storekey.Key, len(slots))
 	for i := range slots {
 		keys[i] = slots[i].Key

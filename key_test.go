@@ -123,7 +123,9 @@ func TestKeys(t *testing.T) {
 		{"two segments in common", by(3, "01", "012"), "", []string{"x", "y", "z"}, []string{"weir:t:{x:y}:a.g2", "weir:t:{x:y}:b.g2:z"}},
 		{"in any order", by(3, "20", "021"), "", []string{"x", "y", "z"}, []string{"weir:t:{x:z}:a.g2", "weir:t:{x:z}:b.g2:y"}},
 		{"all eight", by(8, "all", "7"), "", strings.Split("abcdefgh", ""), []string{"weir:t:{h}:a.g2:a:b:c:d:e:f:g", "weir:t:{h}:b.g2"}},
-		{"escaped", by(2, "0", "all"), "p:{%}", []string{"a:b", "{c}"}, []string{"p%3A%7B%25%7D:t:{a%3Ab}:a.g2", "p%3A%7B%25%7D:t:{a%3Ab}:b.g2:%7Bc%7D"}},
+		{"escaped", by(2, "0", "all"), "p:{%}", []string{"a:b%", "{c:d}"}, []string{"p%3A%7B%25%7D:t:{a:b%25}:a.g2", "p%3A%7B%25%7D:t:{a:b%25}:b.g2:%7Bc:d%7D"}},
+		{"colons", by(5, "01", "012", "all"), "", []string{"a:b", "c:d", "e:f", "g:h", "i:j"},
+			[]string{"weir:t:{a%3Ab:c:d}:a.g2", "weir:t:{a%3Ab:c:d}:b.g2:e:f", "weir:t:{a%3Ab:c:d}:c.g2:e%3Af:g%3Ah:i:j"}},
 		{"escaped names", named("{n}:%", "{x}:%"), "", []string{"}"}, []string{"weir:%7Bn%7D%3A%25:{%7D}:%7Bx%7D%3A%25.g2"}},
 		{"any bytes", by(1, "all"), "", []string{"\x00\xff é\n"}, []string{"weir:t:{\x00\xff é\n}:a.g2"}},
 		{"the longest segment", by(1, "all"), "", []string{long}, []string{"weir:t:{" + long + "}:a.g2"}},
@@ -144,7 +146,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-var keyShape = regexp.MustCompile(`(?s)^[^{}:]+:[^{}:]+:\{[^{}]+\}:[^{}:]+(:[^{}:]+)*$`)
+var keyShape = regexp.MustCompile(`(?s)^[^{}:]+:[^{}:]+:\{[^{}]+\}:[^{}:]+(:[^{}]+)?$`)
 
 // No input can collide with another or set the hash tag. Two requests or two rules have
 // equal keys only if the segments that identify them are equal. All keys of one decision
@@ -309,12 +311,17 @@ func TestMarkerKeys(t *testing.T) {
 }
 
 // Every special byte is escaped at every place, among bytes that are alike, and no other
-// is.
+// is. Colons are escaped in all segments but the last.
 func TestKeyEscapes(t *testing.T) {
 	t.Parallel()
-	escape := strings.NewReplacer("{", "%7B", "}", "%7D", ":", "%3A", "%", "%25")
+	escape := strings.NewReplacer("{", "%7B", "}", "%7D", "%", "%25")
 	st := memory.New(nil)
-	l := weirtest.New(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1000})
+	p := by(2, "all")
+	p.Rules[0].Algorithm = algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1000}
+	l, err := weir.NewPolicy(st, p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := map[string]bool{}
 	for length := range 26 {
 		for _, fill := range []byte{0, 'a', '$', '&', '9', ';', 'z', '|', '~', 0x80 | '{', 0xff} {
@@ -322,8 +329,9 @@ func TestKeyEscapes(t *testing.T) {
 				for _, c := range []byte("{}:%a\x00\xff") {
 					key := bytes.Repeat([]byte{fill}, length)
 					key[at] = c
-					weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf(string(key))})
-					want["weir:t:{"+escape.Replace(string(key))+"}:g2"] = true
+					weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf(string(key), string(key))})
+					last := escape.Replace(string(key))
+					want["weir:t:{"+strings.ReplaceAll(last, ":", "%3A")+":"+last+"}:a.g2"] = true
 				}
 			}
 		}

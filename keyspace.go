@@ -20,9 +20,8 @@ type keySpace struct {
 	head     string // prefix, name, and an opening brace
 	segments []string
 	secret   segmentSet
-	shared   []int // the segments that every rule has in By, ascending
+	shared   keyPart // the segments that every rule has in By
 	rules    []ruleKey
-	built    bool          // a part of a key is not one segment as it is, for any key
 	calls    atomic.Uint64 // the calls with markers: see addMarkers
 }
 
@@ -52,8 +51,8 @@ func newKeySpace(prefix string, p *Policy) (*keySpace, error) {
 	if ks.secret, err = ks.set("Policy.Secret", p.Secret); err != nil {
 		return nil, err
 	}
-	b := append(appendEscaped(nil, prefix), ':')
-	ks.head = string(append(appendEscaped(b, p.Name), ":{"...))
+	b := append(appendEscaped(nil, prefix, true), ':')
+	ks.head = string(append(appendEscaped(b, p.Name, true), ":{"...))
 	return ks, nil
 }
 
@@ -95,26 +94,21 @@ func (ks *keySpace) addRules(rules []rule, by []segmentSet) error {
 			"all keys of a decision must have one cluster slot, which the common segments choose: "+
 			"add a segment to By of every rule, for example an action or a tenant, or make two limiters")
 	}
-	ks.shared = all.list()
-	ks.built = ks.secret != 0 || len(ks.shared) > 1
+	ks.shared = ks.newPart(all)
 	ks.rules = make([]ruleKey, len(rules))
 	for i := range rules {
 		r, rk := &rules[i], &ks.rules[i]
 		tail := []byte("}:")
 		if r.given != "" {
-			tail = append(appendEscaped(tail, r.given), '.')
+			tail = append(appendEscaped(tail, r.given, true), '.')
 		}
 		tail = append(tail, r.kind().Tag[:]...)
-		*rk = ruleKey{n: i, tail: string(tail), by: by[i], other: (by[i] &^ all).list()}
+		*rk = ruleKey{n: i, tail: string(tail), by: by[i], other: ks.newPart(by[i] &^ all)}
 		rk.frame = storekey.NewFrame(ks.head, rk.tail)
 		r.key = rk
-		ks.built = ks.built || len(rk.other) > 1
 	}
 	return nil
 }
-
-// bare reports whether a key has one segment, which is not secret.
-func (ks *keySpace) bare() bool { return len(ks.segments) == 1 && ks.secret == 0 }
 
 // names lists the names of the segments.
 func (ks *keySpace) names() string { return `"` + strings.Join(ks.segments, `", "`) + `"` }
@@ -135,82 +129,126 @@ func (ks *keySpace) check(k *Key) error {
 	return nil
 }
 
-// setSlots sets the keys of slots, which are zero, to the keys of rules. The parts of the
-// keys are segments of k. If a part is not one segment as it is, setSlots returns false:
-// buildSlots must then build the parts.
-func (ks *keySpace) setSlots(slots []compose.Slot, rules []rule, k *Key) bool {
-	if ks.built {
+// fits reports whether check returns no error.
+func (ks *keySpace) fits(k *Key) bool {
+	if int(k.count) != len(ks.segments) {
 		return false
 	}
 	for i := range ks.segments {
-		if !unescaped(k.segments[i]) {
+		if k.segments[i] == "" {
 			return false
-		}
-	}
-	shared := k.segments[ks.shared[0]]
-	for i := range slots {
-		key, rk := &slots[i].Key, rules[i].key
-		if key.Frame, key.Shared = &rk.frame, shared; len(rk.other) > 0 {
-			key.Other = k.segments[rk.other[0]]
 		}
 	}
 	return true
 }
 
-// buildSlots sets the keys of slots, which are zero, to the keys of rules. It builds the
-// parts of the keys in buf, and returns the longer buf.
-func (ks *keySpace) buildSlots(slots []compose.Slot, rules []rule, k *Key, buf []byte) []byte {
-	var shared string
-	shared, buf = ks.join(ks.shared, k, buf)
+// setSlots sets the keys of slots, which are zero, to the keys of rules. If it has to build
+// a part of a key, it does so in a scratch, and returns it.
+func (ks *keySpace) setSlots(slots []compose.Slot, rules []rule, k *Key) (s *scratch) {
+	shared := ks.part(&ks.shared, k, &s)
 	for i := range slots {
 		key, rk := &slots[i].Key, rules[i].key
-		if key.Frame, key.Shared = &rk.frame, shared; len(rk.other) > 0 {
-			key.Other, buf = ks.join(rk.other, k, buf)
+		if key.Frame, key.Shared = &rk.frame, shared; len(rk.other.list) > 0 {
+			key.Other = ks.part(&rk.other, k, &s)
 		}
 	}
-	return buf
+	return s
 }
 
-// join returns the segments of k in list, as appendSegments appends them to buf. The text
-// is a part of buf.
-func (ks *keySpace) join(list []int, k *Key, buf []byte) (string, []byte) {
-	start := len(buf)
-	buf = ks.appendSegments(buf, list, k)
-	return unsafe.String(&buf[start], len(buf)-start), buf
+// part returns the text of p, which build builds unless it is a segment alone.
+func (ks *keySpace) part(p *keyPart, k *Key, s **scratch) string {
+	if p.alone(k) {
+		return k.segments[p.one]
+	}
+	return ks.build(p, k, nil, s)
 }
+
+// build builds the text of p in room. If that is too small, or a segment must be escaped, it
+// takes a scratch, unless *s has one, and appends the text to its buf.
+func (ks *keySpace) build(p *keyPart, k *Key, room []byte, s **scratch) string {
+	text, ok := ks.appendPlain(room, p.list, k)
+	if ok {
+		return unsafe.String(&text[0], len(text))
+	}
+	if *s == nil {
+		*s = scratches.Get().(*scratch)
+		(*s).buf = (*s).buf[:0]
+	}
+	start := len((*s).buf)
+	(*s).buf = ks.appendSegments((*s).buf, p.list, k)
+	return unsafe.String(&(*s).buf[start], len((*s).buf)-start)
+}
+
+// A keyPart is the segments of a part of a key, ascending.
+type keyPart struct {
+	list []int
+	one  int // the only segment, if it is not secret; otherwise -1
+}
+
+func (ks *keySpace) newPart(set segmentSet) keyPart {
+	p := keyPart{set.list(), -1}
+	if len(p.list) == 1 && !ks.secret.has(p.list[0]) {
+		p.one = p.list[0]
+	}
+	return p
+}
+
+// alone reports whether the text of p is the segment p.one of k as it is.
+func (p *keyPart) alone(k *Key) bool { return p.one >= 0 && asIs(k.segments[p.one]) }
 
 // appendHead appends the part with which the keys of all rules begin.
 func (ks *keySpace) appendHead(b []byte, k *Key) []byte {
-	return ks.appendSegments(append(b, ks.head...), ks.shared, k)
+	return ks.appendSegments(append(b, ks.head...), ks.shared.list, k)
 }
 
 // appendTail appends the rest of the key of a rule.
 func (ks *keySpace) appendTail(b []byte, rk *ruleKey, k *Key) []byte {
-	if b = append(b, rk.tail...); len(rk.other) > 0 {
-		b = ks.appendSegments(append(b, ':'), rk.other, k)
+	if b = append(b, rk.tail...); len(rk.other.list) > 0 {
+		b = ks.appendSegments(append(b, ':'), rk.other.list, k)
 	}
 	return b
 }
 
-// appendSegments appends the segments of k in list, escaped and joined by colons.
+// appendSegments appends the segments of k in list, escaped and joined by colons. The last
+// one may contain colons, because the others cannot.
 func (ks *keySpace) appendSegments(b []byte, list []int, k *Key) []byte {
+	if plain, ok := ks.appendPlain(b, list, k); ok {
+		return plain
+	}
 	for i, n := range list {
 		if i > 0 {
 			b = append(b, ':')
 		}
-		b = ks.appendSegment(b, n, k)
+		b = ks.appendSegment(b, n, k, i < len(list)-1)
 	}
 	return b
 }
 
-func (ks *keySpace) appendSegment(b []byte, n int, k *Key) []byte {
+// appendPlain is appendSegments if all segments stay as they are, and b has room for them.
+// Otherwise, it returns false.
+func (ks *keySpace) appendPlain(b []byte, list []int, k *Key) ([]byte, bool) {
+	start, last := len(b), len(list)-1
+	for i, n := range list {
+		s := k.segments[n]
+		if len(s) > MaxSegment || len(s) >= cap(b)-len(b) || i < last && strings.IndexByte(s, ':') >= 0 {
+			return nil, false
+		}
+		if b = append(b, s...); i < last {
+			b = append(b, ':')
+		}
+	}
+	return b, ks.secret == 0 && unescaped(b[start:])
+}
+
+// appendSegment appends segment n of k. If colons is true, its colons are escaped.
+func (ks *keySpace) appendSegment(b []byte, n int, k *Key, colons bool) []byte {
 	switch {
 	case k.hashed.has(n):
 		return append(b, k.segments[n]...)
 	case ks.secret.has(n):
 		return storekey.AppendHash(b, k.segments[n])
 	}
-	return appendEscaped(b, k.segments[n])
+	return appendEscaped(b, k.segments[n], colons)
 }
 
 // appendNumber appends ":" and n to b. If a rule has several keys, each of them ends in
@@ -219,18 +257,15 @@ func appendNumber(b []byte, n int) []byte {
 	return strconv.AppendInt(append(b, ':'), int64(n), 10)
 }
 
-// appendEscaped appends s. It replaces each of the characters { } : and % by % and two
-// hexadecimal digits.
-func appendEscaped(b []byte, s string) []byte {
+// appendEscaped appends s. It replaces each of the characters { } % and, if colons is
+// true, : by % and two hexadecimal digits.
+func appendEscaped(b []byte, s string, colons bool) []byte {
 	if len(s) > MaxSegment {
 		return storekey.AppendHash(b, s)
 	}
-	if unescaped(s) {
-		return append(b, s...)
-	}
 	from := 0
 	for i := range len(s) {
-		if escaped[s[i]] {
+		if escaped(s[i], colons) {
 			b = append(b, s[from:i]...)
 			b = append(b, '%', "0123456789ABCDEF"[s[i]>>4], "0123456789ABCDEF"[s[i]&15])
 			from = i + 1
@@ -239,13 +274,13 @@ func appendEscaped(b []byte, s string) []byte {
 	return append(b, s[from:]...)
 }
 
-// unescaped reports whether s is part of a key as it is: it is short, and has no
-// character to escape.
-func unescaped(s string) bool {
-	if len(s) > MaxSegment {
-		return false
-	}
-	b := unsafe.Slice(unsafe.StringData(s), len(s))
+// asIs reports whether s is a whole part of a key as it is.
+func asIs(s string) bool {
+	return len(s) <= MaxSegment && unescaped(unsafe.Slice(unsafe.StringData(s), len(s)))
+}
+
+// unescaped reports whether b has no brace and no percent sign.
+func unescaped(b []byte) bool {
 	// Eight or four bytes at once. The last ones can overlap those before.
 	switch n := len(b); {
 	case n >= 8:
@@ -261,23 +296,25 @@ func unescaped(s string) bool {
 	return plainBytes(b)
 }
 
-// suspect returns true if one of the eight bytes of x is a character to escape. It can
+// suspect returns true if one of the eight bytes of x is a brace or a percent sign. It can
 // also return true if another byte is 'z' or above.
 func suspect(x uint64) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	above := x + ones*(0x80-'{')             // sets the highest bit of a brace, even with a carry
-	colon, percent := x^ones*':', x^ones*'%' // the character becomes 0
-	return (above|(colon-ones)&^colon|(percent-ones)&^percent)&highs != 0
+	above := x + ones*(0x80-'{') // sets the highest bit of a brace, even with a carry
+	percent := x ^ ones*'%'      // the character becomes 0
+	return (above|(percent-ones)&^percent)&highs != 0
 }
 
-// plainBytes reports whether b has no character to escape.
+// plainBytes reports whether b has no brace and no percent sign.
 func plainBytes(b []byte) bool {
 	for _, c := range b {
-		if escaped[c] {
+		if escaped(c, false) {
 			return false
 		}
 	}
 	return true
 }
 
-var escaped = [256]bool{'{': true, '}': true, ':': true, '%': true}
+func escaped(c byte, colons bool) bool {
+	return c == '{' || c == '}' || c == '%' || colons && c == ':'
+}

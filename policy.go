@@ -55,7 +55,7 @@ type Rule struct {
 
 // Options are the optional settings of a [Limiter].
 type Options struct {
-	// Prefix is the beginning of every key in the store, escaped like a segment. Empty
+	// Prefix is the beginning of every key in the store. Its { } : % are escaped. Empty
 	// means DefaultPrefix.
 	Prefix string
 

@@ -303,7 +303,7 @@ func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
 func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 	s.text = s.text[:0]
 	for n := range b.space.segments {
-		s.text = append(b.space.appendSegment(s.text, n, &r.Key), ':')
+		s.text = append(b.space.appendSegment(s.text, n, &r.Key, true), ':')
 	}
 	s.text = append(s.text, r.ID...)
 	sum := sha256.Sum256(s.text)

@@ -185,7 +185,7 @@ type ruleKey struct {
 	n     int    // its index in keySpace.rules
 	tail  string // a closing brace, the rule's name and the algorithm's tag
 	by    segmentSet
-	other []int // the segments of by that are not shared, ascending
+	other keyPart // the segments of by that are not shared
 	frame storekey.Frame
 }
 

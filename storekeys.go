@@ -98,12 +98,12 @@ func (l *Limiter) StorePrefix(segments ...string) string {
 // prefix returns the part of the keys that depends on the leading segments in k.
 func (ks *keySpace) prefix(k *Key) string {
 	b := []byte(ks.head)
-	for i, n := range ks.shared {
+	for i, n := range ks.shared.list {
 		if n >= int(min(k.count, MaxSegments)) {
 			return string(b)
 		}
-		b = ks.appendSegment(b, n, k)
-		if i < len(ks.shared)-1 {
+		last := i == len(ks.shared.list)-1
+		if b = ks.appendSegment(b, n, k, !last); !last {
 			b = append(b, ':')
 		}
 	}
@@ -188,8 +188,8 @@ func (b *bound) parseStoreKey(stored string) (StoredKey, bool) {
 		for i := range ks.segments {
 			k.segments[i] = "-"
 		}
-		if !ks.parse(&k, ks.shared, shared) || (tail == "") != (len(r.key.other) == 0) ||
-			tail != "" && !ks.parse(&k, r.key.other, tail[1:]) {
+		if !ks.parse(&k, ks.shared.list, shared) || (tail == "") != (len(r.key.other.list) == 0) ||
+			tail != "" && !ks.parse(&k, r.key.other.list, tail[1:]) {
 			return StoredKey{}, false
 		}
 		out := StoredKey{Rule: r.name, Key: k}
@@ -211,7 +211,7 @@ func isNumber(text string, limit int) bool {
 // parse sets the segments of k in list. text is what appendSegments has appended for
 // them. If it is another text, parse returns false.
 func (ks *keySpace) parse(k *Key, list []int, text string) bool {
-	parts := strings.Split(text, ":")
+	parts := strings.SplitN(text, ":", len(list))
 	if len(parts) != len(list) {
 		return false
 	}
@@ -220,7 +220,7 @@ func (ks *keySpace) parse(k *Key, list []int, text string) bool {
 			k.segments[n], k.hashed = parts[i], k.hashed|1<<n
 			continue
 		}
-		value, ok := unescape(parts[i])
+		value, ok := unescape(parts[i], i < len(list)-1)
 		if !ok || ks.secret.has(n) {
 			return false
 		}
@@ -231,7 +231,7 @@ func (ks *keySpace) parse(k *Key, list []int, text string) bool {
 
 // unescape returns the segment that appendEscaped has appended as text. It returns false
 // if text is no such text.
-func unescape(text string) (string, bool) {
+func unescape(text string, colons bool) (string, bool) {
 	var b []byte
 	for rest := text; ; {
 		before, after, found := strings.Cut(rest, "%")
@@ -248,5 +248,5 @@ func unescape(text string) (string, bool) {
 		b, rest = append(b, c[0]), after[2:]
 	}
 	segment := string(b)
-	return segment, segment != "" && string(appendEscaped(nil, segment)) == text
+	return segment, segment != "" && string(appendEscaped(nil, segment, colons)) == text
 }

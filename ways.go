@@ -17,18 +17,28 @@ func (b *bound) Decide(ctx context.Context, r Request, each []Result) (res Resul
 
 // decide checks the request, and makes the decision in the way of b.
 func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Result) error {
-	if b.way == inLine && r.plain() && r.Key.count == 1 && ctx.Err() == nil {
-		if key := r.Key.segments[0]; key != "" && unescaped(key) {
-			if b.memory.DecideInLine(b.all.program, &b.rules[0].key.frame, key, cutCost(r.Cost), twin(res)) {
-				if len(each) > 0 {
-					each[0] = *res
-				}
-				return nil
-			}
-			return b.decideBy(ctx, byScript, r, each, res)
-		}
+	if b.way != inLine || !r.plain() || !b.space.fits(&r.Key) || ctx.Err() != nil {
+		return b.decideBy(ctx, b.way, r, each, res)
 	}
-	return b.decideBy(ctx, b.way, r, each, res)
+	var shared string
+	var s *scratch
+	if part := &b.space.shared; part.alone(&r.Key) {
+		shared = r.Key.segments[part.one]
+	} else {
+		var room [256]byte
+		shared = b.space.build(part, &r.Key, room[:0], &s)
+	}
+	done := b.memory.DecideInLine(b.all.program, &b.rules[0].key.frame, shared, cutCost(r.Cost), twin(res))
+	if s != nil {
+		scratches.Put(s)
+	}
+	if !done {
+		return b.decideBy(ctx, byScript, r, each, res)
+	}
+	if len(each) > 0 {
+		each[0] = *res
+	}
+	return nil
 }
 
 // decideBy is decide in every way except inLine: instead of it, it decides onSlots.
@@ -78,11 +88,7 @@ func (b *bound) decideOnSlots(q *query, r *Request, each []Result, res *Result) 
 
 // decideOn is decideOnSlots with room for the slots of all rules.
 func (b *bound) decideOn(slots []compose.Slot, q *query, r *Request, each []Result, res *Result) bool {
-	var s *scratch
-	if !b.space.setSlots(slots, b.rules, &r.Key) {
-		s = scratches.Get().(*scratch)
-		s.buf = b.space.buildSlots(slots, b.rules, &r.Key, s.buf[:0])
-	}
+	s := b.space.setSlots(slots, b.rules, &r.Key)
 	done := b.memory.DecideOnSlots(&q.Query, slots, twins(each), twin(res))
 	if s != nil {
 		scratches.Put(s)

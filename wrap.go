@@ -151,7 +151,7 @@ func (l *Limiter) Digest() (sum [32]byte) {
 	b := l.bound
 	text := append([]byte(b.space.head), b.limits[:]...)
 	text = append(text, byte(b.space.secret), byte(len(b.space.segments)))
-	for _, n := range b.space.shared {
+	for _, n := range b.space.shared.list {
 		text = append(text, byte(n))
 	}
 	for i := range b.rules {

@@ -35,13 +35,13 @@ func checkAllocs(t *testing.T, contenders []*remote, limit float64) {
 		allocs[r.name] = math.Inf(1)
 		for range 5 { // on a busy machine, a client can allocate more
 			allocs[r.name] = min(allocs[r.name], testing.AllocsPerRun(1000, func() {
-				if ok, err := r.allow(ctx, "user-1"); err != nil || !ok {
+				if ok, err := r.allow(ctx, "user:1"); err != nil || !ok {
 					t.Fatalf("%s: allowed %v, error %v", r.name, ok, err)
 				}
 			}))
 		}
 		t.Logf("%s: %v allocations", r.name, allocs[r.name])
-		if err := r.reset(ctx, "user-1"); err != nil {
+		if err := r.reset(ctx, "user:1"); err != nil {
 			t.Error(err)
 		}
 	}

@@ -71,14 +71,14 @@ func arounds(tb testing.TB) []around {
 	ask := func(lim *weir.Limiter, allowed, degraded bool) func(testing.TB) {
 		ctx := context.Background()
 		return func(tb testing.TB) {
-			res, err := lim.Allow(ctx, "user-100000")
+			res, err := lim.Allow(ctx, "user:100000")
 			if err != nil || res.Allowed != allowed || (res.Degraded != nil) != degraded {
 				tb.Fatalf("got %+v, %v", res, err)
 			}
 		}
 	}
 	one := limiter(memory.New(nil), algorithm.FixedWindow{Limit: 1, Window: window})
-	if res, err := one.Allow(context.Background(), "user-100000"); err != nil || !res.Allowed {
+	if res, err := one.Allow(context.Background(), "user:100000"); err != nil || !res.Allowed {
 		tb.Fatal(res, err)
 	}
 	limit, err := weirhttp.New(limiter(memory.New(nil), many), weirhttp.By(weirhttp.RemoteIP), &weirhttp.Options{Headers: weirhttp.NoHeaders})

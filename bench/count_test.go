@@ -10,7 +10,7 @@ import (
 func TestMeter(t *testing.T) {
 	rdb := connect(t)
 	r := newFloor(rdb)
-	const n, key = 200, "user-100000"
+	const n, key = 200, "user:100000"
 	ask := func() {
 		for range n {
 			if ok, err := r.allow(context.Background(), key); err != nil || !ok {

@@ -81,7 +81,7 @@ func benchLarge(b *testing.B, keys int) {
 		for from := 0; from < keys; from += part {
 			names := make([]string, min(part, keys-from))
 			for i := range names {
-				names[i] = "user-" + strconv.Itoa(first+from+i)
+				names[i] = "user:" + strconv.Itoa(first+from+i)
 			}
 			start := time.Now()
 			for _, name := range names {
@@ -98,7 +98,7 @@ func benchLarge(b *testing.B, keys int) {
 	random := rand.New(rand.NewPCG(1, 2))
 	draws := make(draws, drawn)
 	for i := range draws {
-		draws[i] = "user-" + strconv.Itoa(first+random.IntN(keys))
+		draws[i] = "user:" + strconv.Itoa(first+random.IntN(keys))
 	}
 	pause, took := collections(func(i int) { allow(draws.at(i)) })
 

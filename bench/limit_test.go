@@ -1,8 +1,11 @@
 package bench
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -24,11 +27,41 @@ func burstOf(period time.Duration) int {
 
 const key0 = 100_000 // so that the keys of all benchmarks are equally long
 
+// user returns key i of most benchmarks.
+func user(i int) string { return "user:" + strconv.Itoa(key0+i) }
+
+// A keyKind is what people use as keys.
+type keyKind struct {
+	name     string
+	segments []string // before the last one
+	key      func(i int) string
+}
+
+var keyKinds = []keyKind{
+	{"user", nil, user},
+	{"email", nil, func(i int) string { return fmt.Sprintf("ann.%d@example.com", i) }},
+	{"ipv4", nil, func(i int) string { return fmt.Sprintf("192.0.2%02d.%d", i/100, 100+i%100) }},
+	{"ipv6", nil, func(i int) string { return fmt.Sprintf("2001:db8:85a3::8a2e:%x", 0x1000+i) }},
+	{"uuid", nil, func(i int) string { return fmt.Sprintf("c3b5a1d2-7f04-4e19-9b6a-%012x", i) }},
+	{"path", nil, func(i int) string { return fmt.Sprintf("/v1/users/%d/orders", key0+i) }},
+	{"60-bytes", nil, func(i int) string {
+		return fmt.Sprintf("arn:aws:iam::123456789012:user/division/team/engineer-%06d", i)
+	}},
+	{"two-segments", []string{"acme"}, user},
+	{"three-segments", []string{"acme", "login"}, user},
+}
+
+// plain returns a key of one segment that is as long, and has letters in place of other
+// characters.
+func (k keyKind) plain(i int) string {
+	return strings.NewReplacer(":", "x", "/", "x", "@", "x").Replace(strings.Join(append(slices.Clone(k.segments), k.key(i)), ":"))
+}
+
 // someKeys returns n keys.
 func someKeys(n int) []string {
 	keys := make([]string, n)
 	for i := range keys {
-		keys[i] = "user-" + strconv.Itoa(key0+i)
+		keys[i] = user(i)
 	}
 	return keys
 }
@@ -40,11 +73,13 @@ type draws []string
 
 const drawn = 1 << 18
 
-func drawKeys(n int) draws {
+func drawKeys(n int) draws { return drawKeysOf(n, user) }
+
+func drawKeysOf(n int, key func(int) string) draws {
 	random := rand.New(rand.NewPCG(1, 2)) // the same draws for every limiter
 	d := make(draws, drawn)
 	for i := range d {
-		d[i] = "user-" + strconv.Itoa(key0+random.IntN(n))
+		d[i] = key(random.IntN(n))
 	}
 	return d
 }

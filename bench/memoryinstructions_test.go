@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/bench/internal/callgrind"
+	"github.com/weir-go/weir/store/memory"
 )
 
 // A localDecision is a decision in memory whose instructions are counted.
@@ -22,13 +24,14 @@ type localDecision struct {
 	local
 
 	allowed bool
+	key     func(i int) string
 }
 
 func (d localDecision) String() string { return d.name + " " + decision(d.allowed) }
 
 // localDecisions returns the decisions. The first one is the unit of the others.
 func localDecisions() []localDecision {
-	decisions := []localDecision{{local{"xtimerate", newXTimeRate}, true}}
+	decisions := []localDecision{{local{"xtimerate", newXTimeRate}, true, user}}
 	for _, allowed := range []bool{true, false} {
 		limit := int64(1) // in a day
 		if allowed {
@@ -43,7 +46,7 @@ func localDecisions() []localDecision {
 			{Name: "slidinglog", Algorithm: algorithm.SlidingLog{Limit: limit, Window: window}},
 		}
 		add := func(name string, limiter func(testing.TB) func(string) bool) {
-			decisions = append(decisions, localDecision{local{name, limiter}, allowed})
+			decisions = append(decisions, localDecision{local{name, limiter}, allowed, user})
 		}
 		for _, rule := range rules {
 			add(rule.Name, func(tb testing.TB) func(string) bool { return newLocal(tb, rule) })
@@ -56,7 +59,31 @@ func localDecisions() []localDecision {
 			return newLocalQueue(tb, algorithm.LeakyBucket{Rate: refill, Queue: limit - 1})
 		})
 	}
+	for _, k := range keyKinds {
+		decisions = append(decisions,
+			localDecision{local{"key-" + k.name, k.limiter}, true, k.key},
+			localDecision{local{"plain-" + k.name, newWeir}, true, k.plain})
+	}
 	return decisions
+}
+
+// limiter returns a limiter whose keys have the segments of k.
+func (k keyKind) limiter(tb testing.TB) func(string) bool {
+	p := policy(weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}})
+	key := append(slices.Clone(k.segments), "")
+	if len(key) > 1 {
+		p.Segments = []string{"tenant", "user", "action"}[:len(key)]
+	}
+	lim, err := weir.NewPolicy(memory.New(nil), p, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx := context.Background()
+	return func(last string) bool {
+		key[len(key)-1] = last
+		res, err := lim.Allow(ctx, key...)
+		return err == nil && res.Allowed
+	}
 }
 
 // newLocalQueue returns a limiter whose requests can wait for a day.
@@ -184,11 +211,10 @@ func decideAll(t *testing.T) {
 			t.Fatal("the process that counts has ended")
 		}
 	}
-	draws := drawKeys(decidedKeys)
 	for _, d := range localDecisions() {
-		allow := d.make(t)
-		for _, key := range someKeys(decidedKeys) {
-			allow(key)
+		draws, allow := drawKeysOf(decidedKeys, d.key), d.make(t)
+		for i := range decidedKeys {
+			allow(d.key(i))
 		}
 		pause()
 		wrong := 0

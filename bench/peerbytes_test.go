@@ -74,7 +74,7 @@ func hoard(tb testing.TB, make func(testing.TB, *redis.Client) *remote) float64 
 	r := make(tb, rdb)
 	var names []string
 	for i := range callers() {
-		names = append(names, "user-"+strconv.Itoa(key0+i))
+		names = append(names, "user:"+strconv.Itoa(key0+i))
 	}
 	each(tb, names, func(key string) error {
 		if ok, err := r.allow(context.Background(), key); err != nil || !ok {

@@ -209,8 +209,8 @@ func (c *Clock) Now() time.Time { return time.UnixMicro(c.Micros) }
 // Advance adds d to the time.
 func (c *Clock) Advance(d time.Duration) { c.Micros += d.Microseconds() }
 
-// Escaper escapes the characters that have a meaning in a key. It does not shorten.
-var Escaper = strings.NewReplacer("%", "%25", ":", "%3A", "{", "%7B", "}", "%7D")
+// Escaper escapes a segment that is a whole part of a key. It does not shorten.
+var Escaper = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
 // KeyOf returns the first key in the store of the rule called name with the algorithm a.
 // shared is the segment that all rules share, and other are the rule's other segments.
@@ -221,7 +221,7 @@ func (t *T) KeyOf(shared, name string, a algorithm.Algorithm, other ...string) s
 // KeysOf returns all keys of that rule.
 func (t *T) KeysOf(shared, name string, a algorithm.Algorithm, other ...string) []string {
 	kind := t.KindOf(a)
-	key := t.Prefix + ":" + suite.Name + ":{" + Escaper.Replace(shared) + "}:" + Escaper.Replace(name) + "." + string(kind.Tag[:])
+	key := t.Prefix + ":" + suite.Name + ":{" + Escaper.Replace(shared) + "}:" + strings.ReplaceAll(Escaper.Replace(name), ":", "%3A") + "." + string(kind.Tag[:])
 	for _, segment := range other {
 		key += ":" + Escaper.Replace(segment)
 	}

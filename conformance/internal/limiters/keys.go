@@ -38,8 +38,8 @@ func checkPrefix(t *decisions.T) {
 	t.Peek(l, 1, "log{in}", "10.0.0.1", "a:b%")
 	t.Reset(only(t, l, "ip"), "log{in}", "10.0.0.1", "a:b%")
 	want := map[string]bool{
-		t.Prefix + ":suite:{log%7Bin%7D}:all.f2":           true,
-		t.Prefix + ":suite:{log%7Bin%7D}:user.g2:a%3Ab%25": true,
+		t.Prefix + ":suite:{log%7Bin%7D}:all.f2":         true,
+		t.Prefix + ":suite:{log%7Bin%7D}:user.g2:a:b%25": true,
 	}
 	// A limiter of one rule without a name.
 	single := suite.Must[*weir.Limiter](t.T, "New")(weir.New("a b", t.Store, window, &weir.Options{Prefix: t.Prefix}))
