@@ -29,10 +29,10 @@
 // denials by an algorithm.Concurrency, whose leases can be released at any time. Denials
 // by other rules of such a policy answer requests with any ID.
 //
-// A limiter with a cache decides the requests of DoMany one by one. Limiters from With
-// and Only share the capacity of the cache, but each answers only from its own denials.
-// Raise MaxKeys if there are many such limiters, and keep them: a limiter that is made
-// for each request remembers nothing.
+// Of the requests of DoMany, those without a remembered denial are one batch. Limiters
+// from With and Only share the capacity of the cache, but each answers only from its own
+// denials. Raise MaxKeys if there are many such limiters, and keep them: a limiter that is
+// made for each request remembers nothing.
 package denycache
 
 import (
@@ -179,41 +179,100 @@ func (d *decider) now() time.Duration {
 	return time.Since(d.start) // quicker than time.Now
 }
 
+// An asked is a request that the next Decider decides.
+type asked struct {
+	index  int // in the batch
+	place  uint64
+	start  time.Duration // before the decision, so that no denial is remembered for too long
+	before uint32        // the counter of place at the time start
+}
+
 // Decide implements [weir.Decider].
 func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-	place := d.place(&r.Key)
-	freed := d.freedOf(place)
-	if r.Op != weir.Consume && r.Op != weir.TakeUpTo {
-		res, err := d.next.Decide(ctx, r, each)
-		if r.Op != weir.Peek {
-			d.free(place, &r.Key)
-		}
-		return res, err
+	q := d.ask(0, &r)
+	if old := d.match(&q, &r, len(each)); old != nil {
+		return d.answer(ctx, &q, old, each)
 	}
-	start, before := d.now(), freed.Load() // before the decision, so that no denial is remembered for too long
-	if old := d.find(place); old != nil && old.matches(&r, start-old.at, len(each)) {
-		if err := ctx.Err(); err != nil {
-			return weir.Result{}, fmt.Errorf("denycache: %w", err)
-		}
-		age := start - old.at
-		for i := range each[:min(len(each), len(old.each))] {
-			each[i] = old.each[i]
-			each[i].Age(age)
-		}
-		res := old.result
-		res.Age(age)
-		d.answers.Add(1)
-		return res, nil
+	if r.Op == weir.Consume || r.Op == weir.TakeUpTo {
+		clear(each)
 	}
-	clear(each)
 	res, err := d.next.Decide(ctx, r, each)
-	if err == nil && !res.Allowed {
-		d.remember(place, start, &r, &res, each)
-	}
-	if err != nil || res.Allowed || freed.Load() != before {
-		d.forget(place, &r.Key) // a later denial has a later RetryAfter
-	}
+	d.decided(&q, &r, &res, each, err)
 	return res, err
+}
+
+// DecideMany implements [weir.ManyDecider]. It answers what it can, and decides the others
+// together.
+func (d *decider) DecideMany(ctx context.Context, requests []weir.Request, answers []weir.Answer) {
+	var all []asked
+	rest := make([]weir.Request, 0, len(requests))
+	for i := range requests {
+		r, a := &requests[i], &answers[i]
+		q := d.ask(i, r)
+		if old := d.match(&q, r, 0); old != nil {
+			a.Result, a.Err = d.answer(ctx, &q, old, nil)
+			continue
+		}
+		all, rest = append(all, q), append(rest, *r)
+	}
+	if len(rest) == 0 {
+		return
+	}
+	got := make([]weir.Answer, len(rest))
+	weir.DecideMany(ctx, d.next, rest, got)
+	for n := range all {
+		d.decided(&all[n], &rest[n], &got[n].Result, nil, got[n].Err)
+		answers[all[n].index] = got[n]
+	}
+}
+
+// ask returns what d notes before it decides r, which has that index in its batch.
+func (d *decider) ask(index int, r *weir.Request) asked {
+	place := d.place(&r.Key)
+	return asked{index, place, d.now(), d.freedOf(place).Load()}
+}
+
+// match returns the remembered denial of r, whose results of each rule go to a slice with
+// that length. It returns nil if the next Decider must decide r.
+func (d *decider) match(q *asked, r *weir.Request, each int) *denial {
+	if r.Op == weir.Consume || r.Op == weir.TakeUpTo {
+		if old := d.find(q.place); old != nil && old.matches(r, q.start-old.at, each) {
+			return old
+		}
+	}
+	return nil
+}
+
+// answer returns the answer of old to q.
+func (d *decider) answer(ctx context.Context, q *asked, old *denial, each []weir.Result) (weir.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return weir.Result{}, fmt.Errorf("denycache: %w", err)
+	}
+	age := q.start - old.at
+	for i := range each[:min(len(each), len(old.each))] {
+		each[i] = old.each[i]
+		each[i].Age(age)
+	}
+	res := old.result
+	res.Age(age)
+	d.answers.Add(1)
+	return res, nil
+}
+
+// decided notes what the next Decider has answered to r.
+func (d *decider) decided(q *asked, r *weir.Request, res *weir.Result, each []weir.Result, err error) {
+	switch r.Op {
+	case weir.Peek:
+	case weir.Consume, weir.TakeUpTo:
+		if err == nil && !res.Allowed {
+			d.remember(q.place, q.start, r, res, each)
+		}
+		if err != nil || res.Allowed || d.freedOf(q.place).Load() != q.before {
+			d.forget(q.place, &r.Key) // a later denial has a later RetryAfter
+		}
+	default:
+		d.free(q.place, &r.Key)
+	}
 }
 
 // matches reports whether old, after the time age, is the denial of r, whose results of

@@ -2,6 +2,9 @@ package denycache_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -178,5 +181,74 @@ func TestAnswers(t *testing.T) {
 	}
 	if got := (*denycache.Cache)(nil).Answers(); got != 0 {
 		t.Errorf("a nil Cache answered %d requests", got)
+	}
+}
+
+// A batcher is a counter that counts a batch as one decision.
+type batcher struct{ counter }
+
+func (b batcher) DecideMany(ctx context.Context, requests []weir.Request, answers []weir.Answer) {
+	*b.n++
+	weir.DecideMany(ctx, b.next, requests, answers)
+}
+
+// DoMany answers each request as Decide does. Those without a remembered denial are one
+// batch.
+func TestDoMany(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	rng, c, n := rand.New(rand.NewPCG(seed, 0)), weirtest.NewClock(), 0
+	a := algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 4}
+	bare := weirtest.New(t, weirtest.NewStore(c), a)
+	lim := weirtest.Wrap(t, weirtest.New(t, weirtest.NewStore(c), a), denycache.New(&denycache.Options{MaxAge: time.Hour, Now: c.Now}).Wrap,
+		weirtest.Around(func(next weir.Decider) batcher { return batcher{counter{next, &n}} }))
+	if err := lim.Reset(t.Context(), "u0"); err != nil || n != 1 {
+		t.Fatalf("Reset: %v, %d calls", err, n)
+	}
+	asked, none := 0, 0
+	for step := range 2000 {
+		c.Advance(time.Duration(rng.Int64N(200_000)) * time.Microsecond * time.Duration(rng.IntN(2)))
+		var requests []weir.Request
+		for u := range 1 + rng.IntN(6) {
+			r := weir.Request{Key: weir.KeyOf(fmt.Sprint("u", u)), Cost: 1 + rng.Int64N(3)}
+			switch rng.IntN(20) {
+			case 0:
+				r.Op = weir.TakeUpTo
+			case 1:
+				r = weir.Request{Key: r.Key, Op: weir.Reset}
+			case 2:
+				r.Cost = -1
+			}
+			requests = append(requests, r)
+		}
+		before := n
+		for i, got := range lim.DoMany(t.Context(), requests) {
+			want, err := bare.Decide(t.Context(), requests[i], nil)
+			got.Result.Remaining, want.Remaining = 0, 0 // the cache has those of the denial
+			if got.Result != want || (got.Err == nil) != (err == nil) {
+				t.Fatalf("seed %d, step %d, %+v: got %+v, %v, want %+v, %v", seed, step, requests[i], got.Result, got.Err, want, err)
+			}
+		}
+		switch n - before {
+		case 0:
+			none++
+		case 1:
+			asked++
+		default:
+			t.Fatalf("seed %d, step %d: %d batches", seed, step, n-before)
+		}
+	}
+	if asked < 20 || none < 20 {
+		t.Errorf("seed %d: %d batches reached the store, and %d did not: want 20 of both", seed, asked, none)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, a := range lim.DoMany(ended, []weir.Request{{Key: weir.KeyOf("u0"), Cost: 2}, {Key: weir.KeyOf("u1"), Cost: 2}}) {
+		if !errors.Is(a.Err, context.Canceled) {
+			t.Errorf("with an ended context: got %+v", a)
+		}
+	}
+	if _, err := lim.Wrap(denycache.New(nil).Wrap); err == nil {
+		t.Error("a second Cache is no error")
 	}
 }

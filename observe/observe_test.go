@@ -175,7 +175,7 @@ func TestObserverMany(t *testing.T) {
 			"around a Breaker":      {[]weir.Wrapper{o(0), o(1), out.Wrap}, time.Second},
 			"inside a Breaker":      {[]weir.Wrapper{o(0), out.Wrap, o(1)}, time.Second},
 			"around a user wrapper": {[]weir.Wrapper{o(0), o(1), weirtest.Pass}, time.Minute},
-			"around a Cache":        {[]weir.Wrapper{o(0), o(1), denycache.New(nil).Wrap}, time.Minute},
+			"around a Cache":        {[]weir.Wrapper{o(0), o(1), denycache.New(nil).Wrap}, time.Second},
 		} {
 			seen = [2][]observe.Decision{}
 			key := weir.KeyOf(name)

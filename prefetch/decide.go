@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/guard"
@@ -37,15 +38,68 @@ func (*decider) StandsIn() {}
 func (d *decider) OnFree(f func(key *weir.Key)) { d.freed = f }
 
 // Decide implements [weir.Decider].
-func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result) (res weir.Result, err error) {
-	switch {
-	case r.Op == weir.Reset: // tokens of before the Reset would add to those of after it
+func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	if r.Op == weir.Reset { // tokens of before the Reset would add to those of after it
 		d.drop(&r.Key)
 		defer d.drop(&r.Key)
-		return d.send(ctx, r, each)
-	case r.Op != weir.Consume || r.ID != "" || r.MaxWait != 0 || r.Metadata != "" || r.Cost < 0,
-		len(each) > 0 && len(each) < len(d.rules), ctx.Err() != nil:
-		return d.send(ctx, r, each)
+	}
+	q, done, res, err := d.held(ctx, &r, each)
+	if done {
+		return res, err
+	}
+	res, err = d.next.Decide(ctx, r, each)
+	if d.decided(&q, &r, &res, err) {
+		d.returnOne(ctx)
+	}
+	return res, err
+}
+
+// DecideMany implements [weir.ManyDecider]. It answers what held tokens cover, after
+// prefetches if the key is busy, and decides the others together.
+func (d *decider) DecideMany(ctx context.Context, requests []weir.Request, answers []weir.Answer) {
+	var all []asked
+	rest := make([]weir.Request, 0, len(requests))
+	for i := range requests {
+		r, a := &requests[i], &answers[i]
+		if r.Op == weir.Reset {
+			d.drop(&r.Key)
+			defer d.drop(&r.Key)
+		}
+		q, done, res, err := d.held(ctx, r, nil)
+		if a.Result, a.Err = res, err; !done {
+			q.index = i
+			all, rest = append(all, q), append(rest, *r)
+		}
+	}
+	if len(rest) == 0 {
+		return
+	}
+	got := make([]weir.Answer, len(rest))
+	weir.DecideMany(ctx, d.next, rest, got)
+	works := false
+	for n := range all {
+		works = d.decided(&all[n], &rest[n], &got[n].Result, got[n].Err) || works
+		answers[all[n].index] = got[n]
+	}
+	if works {
+		d.returnOne(ctx)
+	}
+}
+
+// An asked is a request that is decided without prefetched tokens.
+type asked struct {
+	index int           // in the batch
+	alone bool          // prefetched tokens can answer such requests
+	h     *holding      // of the key; can be nil
+	since time.Duration // before the decision
+}
+
+// held answers r from held tokens, and first prefetches some if the key is busy. If done is
+// false, r must be decided without them.
+func (d *decider) held(ctx context.Context, r *weir.Request, each []weir.Result) (q asked, done bool, res weir.Result, err error) {
+	if r.Op != weir.Consume || r.ID != "" || r.MaxWait != 0 || r.Metadata != "" || r.Cost < 0 ||
+		len(each) > 0 && len(each) < len(d.rules) || ctx.Err() != nil {
+		return asked{}, false, weir.Result{}, nil
 	}
 	cost, h := max(r.Cost, 1), d.find(&r.Key, &d.limits)
 	for waits := 0; h != nil; waits++ {
@@ -53,7 +107,7 @@ func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result
 		h.mu.Lock()
 		if h.serve(now, cost, &res, each) {
 			h.mu.Unlock()
-			return res, nil
+			return asked{}, true, res, nil
 		}
 		alone := waits > 0 && !h.brought
 		if busy := h.busy; busy != nil && waits < maxWaits && h.asked >= cost && !alone {
@@ -63,7 +117,7 @@ func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result
 			case <-busy:
 				continue
 			case <-ctx.Done():
-				return weir.Result{}, fmt.Errorf("prefetch: %w", ctx.Err())
+				return asked{}, true, weir.Result{}, fmt.Errorf("prefetch: %w", ctx.Err())
 			}
 		}
 		n := int64(0)
@@ -78,53 +132,38 @@ func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result
 		resets := h.resets
 		h.mu.Unlock()
 		ok, res, err := d.take(ctx, h, n, resets, cost, each)
-		if ok {
-			d.answered(ctx, &res)
+		if ok && d.note(&res) {
+			d.returnOne(ctx)
 		}
 		if ok || err != nil {
-			return res, err
+			return asked{}, true, res, err
 		}
 		break
 	}
-	return d.alone(ctx, r, each, h)
+	return asked{alone: true, h: h, since: d.now()}, false, weir.Result{}, nil
 }
 
-// send passes r on. If the store decided it, send also returns the unused tokens of one
-// prefetch.
-func (d *decider) send(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-	res, err := d.next.Decide(ctx, r, each)
-	if err == nil {
-		d.answered(ctx, &res)
+// decided notes the answer of the next Decider to r. It reports whether the store made the
+// decision.
+func (d *decider) decided(q *asked, r *weir.Request, res *weir.Result, err error) bool {
+	if err != nil {
+		return false
 	}
-	return res, err
+	if q.alone && res.Degraded == nil {
+		if q.h == nil && res.Allowed && res.Remaining/part >= 2*max(r.Cost, 1) {
+			q.h = d.hold(&r.Key, &d.limits, q.since)
+		}
+		q.h.learn(res)
+	}
+	return d.note(res)
 }
 
-// answered notes whether the store made the decision res. If it did, answered returns the
-// unused tokens of one prefetch.
-func (d *decider) answered(ctx context.Context, res *weir.Result) {
+// note notes whether the store made the decision res, and reports it.
+func (d *decider) note(res *weir.Result) bool {
 	if degraded := res.Degraded != nil; degraded != d.away.Load() {
 		d.away.Store(degraded)
 	}
-	if res.Degraded == nil {
-		d.returnOne(ctx)
-	}
-}
-
-// alone decides r without prefetched tokens. h can be nil.
-func (d *decider) alone(ctx context.Context, r weir.Request, each []weir.Result, h *holding) (weir.Result, error) {
-	since := d.now()
-	res, err := d.next.Decide(ctx, r, each)
-	if err != nil {
-		return res, err
-	}
-	if res.Degraded == nil {
-		if h == nil && res.Allowed && res.Remaining/part >= 2*max(r.Cost, 1) {
-			h = d.hold(&r.Key, &d.limits, since)
-		}
-		h.learn(&res)
-	}
-	d.answered(ctx, &res)
-	return res, nil
+	return res.Degraded == nil
 }
 
 // take asks the store for n tokens for a request of that cost, and lets h hold them.

@@ -2,6 +2,7 @@ package prefetch_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"sync"
@@ -400,5 +401,77 @@ func TestPrefetchHugeCost(t *testing.T) {
 		if ops := log.ops(); ops != "[Consume]" {
 			t.Errorf("cost %d: %s reached the store, want no prefetch", cost, ops)
 		}
+	}
+}
+
+// A batch counts the calls that reach the store, a batch as one.
+type batch struct {
+	next weir.Decider
+	n    *int
+}
+
+func (b batch) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	*b.n++
+	return b.next.Decide(ctx, r, each)
+}
+
+func (b batch) DecideMany(ctx context.Context, requests []weir.Request, answers []weir.Answer) {
+	*b.n++
+	weir.DecideMany(ctx, b.next, requests, answers)
+}
+
+// While no time passes, DoMany answers each request as a limiter without a Pool does. The
+// requests that held tokens do not answer are one batch.
+func TestDoMany(t *testing.T) {
+	t.Parallel()
+	c, n := weirtest.NewClock(), 0
+	a := algorithm.TokenBucket{Capacity: 1000, Refill: algorithm.PerSecond(1)}
+	bare := weirtest.New(t, weirtest.NewStore(c), a)
+	pool := prefetch.New(&prefetch.Options{Now: c.Now})
+	lim := weirtest.Wrap(t, weirtest.New(t, weirtest.NewStore(c), a), pool.Wrap,
+		weirtest.Around(func(next weir.Decider) batch { return batch{next, &n} }))
+	const batches = 200
+	prefetches := 0
+	for step := range batches {
+		var requests []weir.Request
+		for range 6 {
+			requests = append(requests, weir.Request{Key: weir.KeyOf("busy")})
+		}
+		for i := range 4 {
+			requests = append(requests, weir.Request{Key: weir.KeyOf(fmt.Sprint("rare", step, "-", i))})
+		}
+		switch {
+		case step == 100:
+			requests = append(requests[:3], weir.Request{Key: weir.KeyOf("busy"), Op: weir.Reset}, weir.Request{Key: weir.KeyOf("x"), Cost: -1})
+		case step%10 == 0:
+			requests = requests[6:]
+		}
+		before := n
+		for i, got := range lim.DoMany(t.Context(), requests) {
+			want, err := bare.Decide(t.Context(), requests[i], nil)
+			if want.Allowed {
+				want.ResetAfter = got.Result.ResetAfter // tokens were consumed earlier
+			}
+			if got.Result != want || (got.Err == nil) != (err == nil) {
+				t.Fatalf("batch %d, %+v: got %+v, %v, want %+v, %v", step, requests[i], got.Result, got.Err, want, err)
+			}
+		}
+		if n == before {
+			t.Fatalf("batch %d: no call", step)
+		}
+		prefetches += n - before - 1
+	}
+	if prefetches == 0 || prefetches > 40 {
+		t.Errorf("%d calls besides the %d batches, want from 1 to 40", prefetches, batches)
+	}
+	if _, err := lim.Wrap(prefetch.New(nil).Wrap); err == nil {
+		t.Error("a second Pool is no error")
+	}
+	if err := pool.Return(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, want := weirtest.Left(t, lim, "busy"), weirtest.Left(t, bare, "busy")
+	if got != want {
+		t.Errorf("after Return: got %+v, want %+v", got, want)
 	}
 }

@@ -65,8 +65,8 @@
 // that it consumed. During an outage, requests use up the held tokens. Then an
 // outage.Breaker inside the Pool answers.
 //
-// A limiter that prefetches decides the requests of DoMany one by one. An observer inside
-// the Pool sees each TakeUpTo and Settle, and one around it sees every answer.
+// Of the requests of DoMany, those that held tokens do not answer are one batch. An observer
+// inside the Pool sees each TakeUpTo and Settle, and one around it sees every answer.
 package prefetch
 
 import (
