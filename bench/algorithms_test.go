@@ -63,6 +63,9 @@ var contestants = []contestant{
 	{name: "concurrency", single: true, algorithm: func(n int64) algorithm.Algorithm {
 		return algorithm.Concurrency{Limit: n, Lease: steps(n)}
 	}, request: func(i int64) weir.Request { return weir.Request{ID: fmt.Sprintf("lease-%012d", i)} }},
+	{name: "semaphore", single: true, algorithm: func(n int64) algorithm.Algorithm {
+		return algorithm.Concurrency{Limit: n, Lease: steps(n)}
+	}},
 }
 
 func steps(n int64) time.Duration { return time.Duration(n) * step }
@@ -121,6 +124,12 @@ func (c contestant) scene(tb testing.TB, rdb *redis.Client, n int64, allowed boo
 		rules = append(rules, weir.Rule{Name: "pause", Algorithm: algorithm.Pause{}})
 	}
 	r := newWeirAsking(tb, rdb, "weir-"+c.name, policy(rules...), clock, ask)
+	if c.name == "semaphore" {
+		if err := semaphore.Load(tb.Context(), rdb).Err(); err != nil {
+			tb.Fatal(err)
+		}
+		r = newSemaphore(rdb, n, steps(n), clock)
+	}
 	path := []string{"full"}
 	key := func(int) []string { return path }
 	tb.Cleanup(func() { r.forget(tb, path...) })
@@ -137,10 +146,9 @@ func (c contestant) scene(tb testing.TB, rdb *redis.Client, n int64, allowed boo
 			return
 		}
 		pace = 0
-		for cost == 1 && asked < n { // in pipelines
-			r.ask(tb, int(asked), true, path)
+		if c.single { // in pipelines
+			r.askAll(tb, int(n), true, key)
 		}
-		r.send(tb, int(asked%depth), true)
 		for ; cost > 0; cost /= 2 {
 			r.fill(tb, path...)
 		}

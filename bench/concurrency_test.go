@@ -29,6 +29,54 @@ func BenchmarkConcurrency(b *testing.B) {
 	}
 }
 
+// semaphore is what a script for a concurrency limit usually is: it removes what has expired,
+// counts, and adds. It renews a lease that is held, lets the key expire, and answers a denial with
+// the time at which a lease expires, as a Concurrency does. Unlike that, it does not check what it
+// reads, and removes any number of expired leases at once.
+var semaphore = redis.NewScript(`
+local now, life = tonumber(ARGV[2]), tonumber(ARGV[3])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[2])
+local held = redis.call('ZSCORE', KEYS[1], ARGV[4])
+local n = redis.call('ZCARD', KEYS[1])
+if not held and n >= tonumber(ARGV[1]) then
+  return {0, redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]}
+end
+redis.call('ZADD', KEYS[1], string.format('%d', now + life), ARGV[4])
+redis.call('PEXPIRE', KEYS[1], math.ceil(life / 1000) + 3600000) -- time is virtual
+return {1, tostring(tonumber(ARGV[1]) - n)}`)
+
+// newSemaphore returns a remote that asks for a lease with a new name each time, one of limit, at
+// a time that the clock gives.
+func newSemaphore(rdb *redis.Client, limit int64, lease time.Duration, clock func() time.Time) *remote {
+	const prefix = benchPrefix + ":"
+	pipe, asked := rdb.Pipeline(), 0
+	args := func() []any {
+		asked++
+		return []any{limit, clock().UnixMicro(), lease.Microseconds(), fmt.Sprintf("lease-%012d", asked)}
+	}
+	granted := func(reply []any) bool { return len(reply) == 2 && reply[0] == int64(1) }
+	return &remote{
+		name: "semaphore",
+		allow: func(ctx context.Context, key ...string) (bool, error) {
+			reply, err := semaphore.Run(ctx, rdb, []string{prefix + key[0]}, args()...).Slice()
+			return granted(reply), err
+		},
+		queue: func(ctx context.Context, key ...string) error {
+			return pipe.EvalSha(ctx, semaphore.Hash(), []string{prefix + key[0]}, args()...).Err()
+		},
+		flush: func(ctx context.Context) (n int, err error) {
+			cmds, err := pipe.Exec(ctx)
+			for _, cmd := range cmds {
+				if reply, err := cmd.(*redis.Cmd).Slice(); err == nil && granted(reply) {
+					n++
+				}
+			}
+			return n, err
+		},
+		reset: func(ctx context.Context, key ...string) error { return rdb.Del(ctx, prefix+key[0]).Err() },
+	}
+}
+
 // newLeases asks for one key, in virtual time. Leases expire one by one, a millisecond
 // apart.
 func newLeases(tb testing.TB, rdb *redis.Client, limit int, what string) scene {
