@@ -138,8 +138,11 @@ type tokenBucket struct{ capacity, num, den, step int64 }
 
 // back returns the number of tokens that are refilled in past microseconds, at most 2^53.
 func (b *tokenBucket) back(past int64) int64 {
-	if past <= 0 {
+	switch {
+	case past <= 0:
 		return 0
+	case b.den == 1: // most rates; divisions take a quarter of a decision's time
+		return min(past/b.num, MaxTokens+1)
 	}
 	hi, lo := bits.Mul64(uint64(past/b.num), uint64(b.den))
 	if hi > 0 || lo > uint64(MaxTokens) {
@@ -150,9 +153,16 @@ func (b *tokenBucket) back(past int64) int64 {
 
 // until returns the microseconds in which n tokens are refilled, at most 2^61.
 func (b *tokenBucket) until(n int64) int64 {
-	hi, lo := bits.Mul64(uint64(n/b.den), uint64(b.num))
+	periods := n
+	if b.den > 1 {
+		periods = n / b.den
+	}
+	hi, lo := bits.Mul64(uint64(periods), uint64(b.num))
 	if hi > 0 || lo > 1<<60 {
 		return 1 << 61
+	}
+	if b.den == 1 {
+		return int64(lo)
 	}
 	rest := n % b.den
 	switch {

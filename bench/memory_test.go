@@ -24,6 +24,7 @@ type local struct {
 }
 
 var locals = []local{
+	{"weir-bucket", newWeirBucket},
 	{"weir-gcra", newWeir},
 	{"weir-window", newWeirWindow},
 	{"weir-counter", newWeirCounter},
@@ -108,6 +109,14 @@ func TestMemoryLimitersAllow(t *testing.T) {
 func newWeir(tb testing.TB) func(string) bool {
 	return newLocal(tb, weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}})
 }
+
+// newWeirBucket has the algorithm that README.md recommends, which is compared with most peers.
+func newWeirBucket(tb testing.TB) func(string) bool {
+	return newLocal(tb, weir.Rule{Algorithm: tokenBucket})
+}
+
+// tokenBucket refills a token in each second.
+var tokenBucket = algorithm.TokenBucket{Capacity: burst, Refill: algorithm.PerSecond(perSecond)}
 
 func newWeirWindow(tb testing.TB) func(string) bool {
 	return newLocal(tb, weir.Rule{Algorithm: algorithm.FixedWindow{Limit: burst, Window: window}})

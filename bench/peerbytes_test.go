@@ -25,9 +25,9 @@ var hoarders = []struct {
 	name string
 	make func(testing.TB, *redis.Client) *remote
 }{
-	{"weir-gcra", func(tb testing.TB, rdb *redis.Client) *remote {
-		gcra := algorithm.GCRA{Rate: algorithm.Every(slow), Burst: int64(burstOf(slow))}
-		return newWeirRedis(tb, rdb, "weir-gcra", policy(weir.Rule{Algorithm: gcra}), nil)
+	{"weir-bucket", func(tb testing.TB, rdb *redis.Client) *remote {
+		bucket := algorithm.TokenBucket{Refill: algorithm.Every(slow), Capacity: int64(burstOf(slow))}
+		return newWeirRedis(tb, rdb, "weir-bucket", policy(weir.Rule{Algorithm: bucket}), nil)
 	}},
 	{"redis_rate", func(_ testing.TB, rdb *redis.Client) *remote { return newRedisRate(rdb, slow) }},
 	{"throttled", func(tb testing.TB, rdb *redis.Client) *remote { return newThrottledRedis(tb, rdb, slow) }},

@@ -32,10 +32,13 @@ func BenchmarkRedigo(b *testing.B) {
 // redigoRemotes returns the contenders over redigo, each with a pool of its own.
 func redigoRemotes(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Helper()
+	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}
+	st := func() store.Store { return redigo.New(newRedigoPool(tb, rdb)) }
 	return []*remote{
 		newRedigoFloor(newRedigoPool(tb, rdb)),
-		newWeirRedigo(tb, rdb, "weir-gcra", benchName, nil),
-		newWeirRedigo(tb, rdb, "weir-gcra-clock", "clock", time.Now),
+		newWeirOver(tb, st(), "weir-bucket", "buckt", tokenBucket, nil),
+		newWeirOver(tb, st(), "weir-gcra", benchName, gcra, nil),
+		newWeirOver(tb, st(), "weir-gcra-clock", "clock", gcra, time.Now),
 		newRedisstore(tb, rdb, "redisstore", func(c *redisstore.Config) (limiter.Store, error) {
 			return redisstore.NewWithPool(c, newRedigoPool(tb, rdb))
 		}),
@@ -76,24 +79,6 @@ func newRedigoFloor(pool *redigoclient.Pool) *remote {
 }
 
 // newWeirRedigo returns a limiter whose name makes its keys as long as the others'.
-func newWeirRedigo(tb testing.TB, rdb *redis.Client, name, limiter string, clock func() time.Time) *remote {
-	tb.Helper()
-	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}
-	st := redigo.New(newRedigoPool(tb, rdb))
-	lim, err := weir.New(limiter, st, gcra, &weir.Options{Clock: clock})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return &remote{
-		name: name,
-		allow: func(ctx context.Context, key ...string) (bool, error) {
-			res, err := lim.Allow(ctx, key...)
-			return res.Allowed, err
-		},
-		reset: func(ctx context.Context, key ...string) error { return lim.Reset(ctx, key...) },
-	}
-}
-
 // newRedisstore returns go-limiter's token bucket on Redis, which sends its own clock
 // to the server. The pool that redisstore.New makes keeps no connection, so each
 // decision makes one.

@@ -49,6 +49,7 @@ func remotes(tb testing.TB, rdb *redis.Client) []*remote {
 	gcra := weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}}
 	contenders := []*remote{
 		newFloor(rdb),
+		newWeirRedis(tb, rdb, "weir-bucket", weir.Policy{Name: "buckt", Rules: []weir.Rule{{Algorithm: tokenBucket}}}, nil),
 		newWeirRedis(tb, rdb, "weir-gcra", policy(gcra), nil),
 		newWeirRedis(tb, rdb, "weir-gcra-clock", weir.Policy{Name: "clock", Rules: []weir.Rule{gcra}}, time.Now),
 		newRedisRate(rdb, time.Second/perSecond),

@@ -63,7 +63,7 @@ var plans = map[string]plan{
 		takes: "about 4 minutes on two idle cores",
 		each: []step{
 			{bench: "^BenchmarkMemory$|^BenchmarkMemoryParallel$/./keys=1000$|^BenchmarkAround$", benchtime: "20ms"},
-			{bench: "^Benchmark(Redis|Rueidis)$|^BenchmarkRedigo$/impl=(floor|weir-gcra|redisstore)$|^BenchmarkCoalesce$/./callers=64$|^BenchmarkPrefetch$/./callers=1$", benchtime: "30ms"},
+			{bench: "^Benchmark(Redis|Rueidis)$|^BenchmarkRedigo$/impl=(floor|weir-bucket|weir-gcra|redisstore)$|^BenchmarkCoalesce$/./callers=64$|^BenchmarkPrefetch$/./callers=1$", benchtime: "30ms"},
 			{bench: "^Benchmark(Server|Rules|SlidingLog)$|^BenchmarkAlgorithms$/././limit=100$|^Benchmark(Postgres|SQLite|NATS|Threads)", benchtime: "20ms"},
 		},
 		once: []step{

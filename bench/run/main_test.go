@@ -13,7 +13,7 @@ import (
 func TestGather(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const (
-		weir  = "Memory/impl=weir-gcra/keys=1"
+		weir  = "Memory/impl=weir-bucket/keys=1"
 		peer  = "Memory/impl=xtimerate-syncmap/keys=1"
 		large = "Large/impl=weir-gcra/keys=1000000"
 		parts = "<!-- bench/run writes this part from bench/results.txt. -->\n<!-- end -->\n"

@@ -12,14 +12,14 @@ gomaxprocs: 2
 goos: linux
 goarch: amd64
 cpu: Some CPU
-BenchmarkMemory/impl=weir-gcra/keys=1-2 10 300.0 ns/op
+BenchmarkMemory/impl=weir-bucket/keys=1-2 10 300.0 ns/op
 BenchmarkMemory/impl=xtimerate-syncmap/keys=1-2 10 200.0 ns/op
-BenchmarkMemory/impl=weir-gcra/keys=1000-2 10 300.0 ns/op
+BenchmarkMemory/impl=weir-bucket/keys=1000-2 10 300.0 ns/op
 BenchmarkMemory/impl=xtimerate-syncmap/keys=1000-2 10 200.0 ns/op
-BenchmarkMemory/impl=weir-gcra/keys=1000-2 10 450.0 ns/op
+BenchmarkMemory/impl=weir-bucket/keys=1000-2 10 450.0 ns/op
 BenchmarkMemory/impl=xtimerate-syncmap/keys=1000-2 10 300.0 ns/op
 server: Redis 7.0.15 as a process
-BenchmarkRedis/impl=weir-gcra/callers=1-2 10 100000 ns/op 40.00 received-B/op 100.0 sent-B/op
+BenchmarkRedis/impl=weir-bucket/callers=1-2 10 100000 ns/op 40.00 received-B/op 100.0 sent-B/op
 BenchmarkRedis/impl=redis_rate/callers=1-2 10 200000 ns/op 60.00 received-B/op 140.3 sent-B/op
 `
 
@@ -40,7 +40,7 @@ The intervals of both overlap in 2 of 3 comparisons, and the ratios differ by at
 // TestAgainWithout checks that the page has no section, and no link to it, if there is
 // nothing to compare.
 func TestAgainWithout(t *testing.T) {
-	const other = "BenchmarkMemory/impl=weir-gcra/keys=1-2 10 300.0 ns/op\nBenchmarkMemory/impl=throttled/keys=1-2 10 300.0 ns/op\n"
+	const other = "BenchmarkMemory/impl=weir-bucket/keys=1-2 10 300.0 ns/op\nBenchmarkMemory/impl=throttled/keys=1-2 10 300.0 ns/op\n"
 	for name, earlier := range map[string]*Results{
 		"no earlier run":             read(t, ""),
 		"no comparison of both runs": read(t, "gomaxprocs: 2\n"+other),

@@ -23,6 +23,7 @@ var others = map[string]string{
 
 // own are weir's algorithms, by their names in the results.
 var own = map[string]string{
+	"weir-bucket":  "weir, TokenBucket",
 	"weir-gcra":    "weir, GCRA",
 	"weir-window":  "weir, FixedWindow",
 	"weir-counter": "weir, SlidingCounter",
@@ -51,14 +52,15 @@ func implNames(impls []string) []named {
 	return all
 }
 
-// A like is a peer, and weir's algorithm that is most like it.
+// A like is a peer, and weir's algorithm that is most like it. For a GCRA and a token bucket, that
+// is the one that README.md recommends.
 type like struct{ peer, weir string }
 
 // likes are the peers in memory.
 var likes = []like{
-	{"xtimerate-syncmap", "weir-gcra"},
-	{"sethvargo-memorystore", "weir-gcra"},
-	{"throttled", "weir-gcra"},
+	{"xtimerate-syncmap", "weir-bucket"},
+	{"sethvargo-memorystore", "weir-bucket"},
+	{"throttled", "weir-bucket"},
 	{"ulule", "weir-window"},
 	{"httprate", "weir-counter"},
 }
@@ -70,9 +72,9 @@ type client struct {
 }
 
 var clients = []client{
-	{"Redis", "go-redis", []like{{"redis_rate", "weir-gcra"}, {"throttled", "weir-gcra"}, {"ulule", "weir-window"}}},
+	{"Redis", "go-redis", []like{{"redis_rate", "weir-bucket"}, {"throttled", "weir-bucket"}, {"ulule", "weir-window"}}},
 	{"Rueidis", "rueidis", []like{{"rueidislimiter", "weir-window"}}},
-	{"Redigo", "redigo", []like{{"redisstore", "weir-gcra"}}},
+	{"Redigo", "redigo", []like{{"redisstore", "weir-bucket"}}},
 }
 
 // A figure is a unit of the results on a server that is compared.
@@ -110,7 +112,7 @@ func comparisons() []comparison {
 			for _, f := range figures {
 				add("over "+c.name+": "+f.what, row, fmt.Sprintf("%s/impl=%%s/callers=%d", c.benchmark, f.callers), f.unit, l)
 			}
-			add("memory of the server for a caller", row, "PeerBytes/impl=%s", "bytes/key", like{l.peer, "weir-gcra"})
+			add("memory of the server for a caller", row, "PeerBytes/impl=%s", "bytes/key", like{l.peer, "weir-bucket"})
 		}
 	}
 	return all

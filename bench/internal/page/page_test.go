@@ -79,12 +79,12 @@ gomaxprocs: 2
 goos: linux
 goarch: amd64
 cpu: Some CPU
-BenchmarkMemory/impl=weir-gcra/keys=1000-2 10 200.0 ns/op 0 B/op 0 allocs/op
+BenchmarkMemory/impl=weir-bucket/keys=1000-2 10 200.0 ns/op 0 B/op 0 allocs/op
 BenchmarkMemory/impl=xtimerate-syncmap/keys=1000-2 10 100.0 ns/op 0 B/op 0 allocs/op
-BenchmarkMemory/impl=weir-gcra/keys=1000-2 10 900.0 ns/op 0 B/op 0 allocs/op
+BenchmarkMemory/impl=weir-bucket/keys=1000-2 10 900.0 ns/op 0 B/op 0 allocs/op
 BenchmarkMemory/impl=xtimerate-syncmap/keys=1000-2 10 300.0 ns/op 0 B/op 0 allocs/op
 server: Redis 7.0.15 as a process
-BenchmarkRedis/impl=weir-gcra/callers=1-2 10 100000 ns/op 40.00 received-B/op 100.0 sent-B/op 9 allocs/op
+BenchmarkRedis/impl=weir-bucket/callers=1-2 10 100000 ns/op 40.00 received-B/op 100.0 sent-B/op 9 allocs/op
 BenchmarkRedis/impl=redis_rate/callers=1-2 10 200000 ns/op 60.00 received-B/op 140.0 sent-B/op 18 allocs/op
 BenchmarkRules/impl=rules-16-2 10 30000 ns/op 80.00 server-cpu-µs/op
 `
@@ -92,11 +92,11 @@ BenchmarkRules/impl=rules-16-2 10 30000 ns/op 80.00 server-cpu-µs/op
 // TestRatio checks that a ratio is the median of the ratios of the rounds.
 func TestRatio(t *testing.T) {
 	r := read(t, sample)
-	a, b := series{"Memory/impl=weir-gcra/keys=1000", "ns/op"}, series{"Memory/impl=xtimerate-syncmap/keys=1000", "ns/op"}
+	a, b := series{"Memory/impl=weir-bucket/keys=1000", "ns/op"}, series{"Memory/impl=xtimerate-syncmap/keys=1000", "ns/op"}
 	if got, ok := r.ratio(a, b); !ok || got != (stat{2.5, 2, 3}) {
 		t.Errorf("the ratio is %+v, %v, want 2.5 from 2 to 3", got, ok)
 	}
-	a.name, b.name, a.unit, b.unit = "Redis/impl=weir-gcra/callers=1", "Redis/impl=redis_rate/callers=1", "wire-B/op", "wire-B/op"
+	a.name, b.name, a.unit, b.unit = "Redis/impl=weir-bucket/callers=1", "Redis/impl=redis_rate/callers=1", "wire-B/op", "wire-B/op"
 	if got, ok := r.ratio(a, b); !ok || got.median != 0.7 {
 		t.Errorf("the ratio of bytes is %+v, %v, want 0.7", got, ok)
 	}
@@ -154,7 +154,7 @@ func TestText(t *testing.T) {
 			t.Errorf("%s has what no page needs, or lacks a setting:\n%s", name, text)
 		}
 	}
-	if want := "\nMemory/impl=weir-gcra/keys=1000 ns/op 200 900\n"; !strings.Contains(files[Now], want) {
+	if want := "\nMemory/impl=weir-bucket/keys=1000 ns/op 200 900\n"; !strings.Contains(files[Now], want) {
 		t.Errorf("want %q in\n%s", want, files[Now])
 	}
 	if strings.Contains(files[Earlier], "keys=1 ") {

@@ -113,6 +113,9 @@ func (w *writer) large() {
 		w.missing = append(w.missing, "memory stores with millions of keys (`make bench-large`)")
 		return
 	}
+	const million = "Large/impl=%s/keys=1000000"
+	w.table("| With 1,000,000 keys of 20 bytes | bytes for each | longest pause of a garbage collection, µs |",
+		rows(implNames([]string{"weir-gcra", "xtimerate-syncmap", "sethvargo-memorystore", "throttled"}), w.in(million, "bytes/key", 1), w.in(million, "gc-pause-µs", 1)))
 	w.p("With 10 million keys, the store takes %s bytes for each, and a decision %s ns. The longest\npause of a garbage collection is %s µs.",
 		number(bytes.median), number(known.median), number(pause.median))
 }
