@@ -73,11 +73,12 @@ type draws []string
 
 const drawn = 1 << 18
 
-func drawKeys(n int) draws { return drawKeysOf(n, user) }
+func drawKeys(n int) draws { return drawKeysOf(drawn, n, user) }
 
-func drawKeysOf(n int, key func(int) string) draws {
+// drawKeysOf draws count of n keys. count is a power of two.
+func drawKeysOf(count, n int, key func(int) string) draws {
 	random := rand.New(rand.NewPCG(1, 2)) // the same draws for every limiter
-	d := make(draws, drawn)
+	d := make(draws, count)
 	for i := range d {
 		d[i] = key(random.IntN(n))
 	}
@@ -85,4 +86,4 @@ func drawKeysOf(n int, key func(int) string) draws {
 }
 
 // at returns draw i, from the beginning again after the last.
-func (d draws) at(i int) string { return d[i&(drawn-1)] }
+func (d draws) at(i int) string { return d[i&(len(d)-1)] }

@@ -212,7 +212,7 @@ func decideAll(t *testing.T) {
 		}
 	}
 	for _, d := range localDecisions() {
-		draws, allow := drawKeysOf(decidedKeys, d.key), d.make(t)
+		draws, allow := drawKeysOf(decided, decidedKeys, d.key), d.make(t)
 		for i := range decidedKeys {
 			allow(d.key(i))
 		}
