@@ -232,7 +232,7 @@ func (b *bound) chooseWay() way {
 	switch {
 	case b.memory == nil || !b.all.program.HasCells():
 		return byScript
-	case len(b.rules) == 1 && b.can.plain() && b.clock == nil:
+	case len(b.rules) == 1 && b.can.plain() && b.clock == nil && len(b.rules[0].key.other.list) == 0:
 		return inLine
 	}
 	return onSlots

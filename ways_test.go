@@ -507,3 +507,24 @@ func metered(a algorithm.Algorithm, wrap func(refunding) contract.Meter) algorit
 type ready struct{ limit *contract.Limit }
 
 func (a ready) NewLimit() (*contract.Limit, error) { return a.limit, nil }
+
+// A limiter of one rule that has segments after the braces decides on its own key.
+func TestDirectOnly(t *testing.T) {
+	t.Parallel()
+	st := weirtest.NewStore(weirtest.NewClock())
+	user := weir.Rule{Name: "user", By: []string{"tenant"}, Algorithm: weirtest.Window(5, time.Hour)}
+	p := weir.Policy{Name: "api", Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
+		{Name: "tenant", By: []string{"tenant"}, Algorithm: weirtest.Window(100, time.Hour)}, user,
+	}}
+	before := weirtest.NewPolicy(t, st, p)
+	for range 5 {
+		weirtest.Allow(t, before, weir.Request{Key: weir.KeyOf("acme", "x")})
+	}
+	p.Rules[1].By = nil
+	l := weirtest.Only(t, weirtest.NewPolicy(t, st, p), "user")
+	for want := int64(4); want >= 0; want-- {
+		if res, err := l.Allow(t.Context(), "acme", "ann"); !res.Allowed || res.Remaining != want || err != nil {
+			t.Errorf("got %+v, %v, want %d left", res, err, want)
+		}
+	}
+}

@@ -222,6 +222,7 @@ func (d *decider) keep(ctx context.Context, f *fetched, res *weir.Result, resets
 	}
 	f.start(res)
 	if f.held == 0 {
+		f.holding.learn(&weir.Result{Remaining: res.Granted + res.Remaining})
 		d.owed.end(f)
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -473,5 +474,26 @@ func TestDoMany(t *testing.T) {
 	got, want := weirtest.Left(t, lim, "busy"), weirtest.Left(t, bare, "busy")
 	if got != want {
 		t.Errorf("after Return: got %+v, want %+v", got, want)
+	}
+}
+
+// If a prefetch brings too few tokens, later requests of the batch do not prefetch again.
+func TestDoManyFew(t *testing.T) {
+	t.Parallel()
+	c, n := weirtest.NewClock(), 0
+	other := weirtest.New(t, weirtest.NewStore(c), algorithm.TokenBucket{Capacity: 100_000, Refill: algorithm.PerHour(1)})
+	lim := weirtest.Wrap(t, other, prefetch.New(&prefetch.Options{Now: c.Now}).Wrap,
+		weirtest.Around(func(next weir.Decider) batch { return batch{next, &n} }))
+	r := weir.Request{Key: weir.KeyOf("u"), Cost: 10}
+	for range 200 {
+		c.Advance(time.Millisecond)
+		weirtest.Allow(t, lim, r)
+	}
+	weirtest.Allow(t, other, weir.Request{Key: r.Key, Cost: weirtest.Left(t, other, "u").Remaining - 5})
+	c.Advance(2 * prefetch.DefaultMaxAge)
+	n = 0
+	lim.DoMany(t.Context(), slices.Repeat([]weir.Request{r}, 100))
+	if n > 5 || n == 0 {
+		t.Errorf("%d calls, want at most 5", n)
 	}
 }

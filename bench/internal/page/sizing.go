@@ -75,7 +75,7 @@ func (w *writer) footprints() {
 	w.p("### Memory")
 	w.p(`For each rule, a caller takes %s bytes on Redis with a GCRA, %s with a SlidingLog of 3
 entries, and %s with one of 20. [Algorithms](reference/algorithms.md) has the others.
-Longer names than `+"`weir:bench:{user-100000}:f2`"+` take more.`, number(gcra.median), number(few.median), number(many.median))
+Longer names than `+"`weir:bench:{user:100000}:f2`"+` take more.`, number(gcra.median), number(few.median), number(many.median))
 }
 
 // example sizes a deployment from the measured figures.

@@ -282,7 +282,7 @@ func (h *history) refund(v *version, user string, d *decision, say func(string, 
 				m.parts = parts
 			}
 			// After a step back of the clock, d can be live again, and its window not.
-			sure = sure && (may || h.stepped < d.at)
+			sure = sure && (may || h.stepped < d.at || before[i] != after[i])
 		}
 	}
 	stays := !res.Allowed && got.Found
