@@ -141,7 +141,7 @@ func (b *tokenBucket) back(past int64) int64 {
 	switch {
 	case past <= 0:
 		return 0
-	case b.den == 1: // most rates; divisions take a quarter of a decision's time
+	case b.den == 1: // as in most rates; without this, a decision in memory takes 6 % longer
 		return min(past/b.num, MaxTokens+1)
 	}
 	hi, lo := bits.Mul64(uint64(past/b.num), uint64(b.den))
@@ -153,18 +153,14 @@ func (b *tokenBucket) back(past int64) int64 {
 
 // until returns the microseconds in which n tokens are refilled, at most 2^61.
 func (b *tokenBucket) until(n int64) int64 {
-	periods := n
+	periods, rest := n, int64(0)
 	if b.den > 1 {
-		periods = n / b.den
+		periods, rest = n/b.den, n%b.den
 	}
 	hi, lo := bits.Mul64(uint64(periods), uint64(b.num))
 	if hi > 0 || lo > 1<<60 {
 		return 1 << 61
 	}
-	if b.den == 1 {
-		return int64(lo)
-	}
-	rest := n % b.den
 	switch {
 	case rest > 0 && b.step == 0:
 		return int64(lo) + b.num
