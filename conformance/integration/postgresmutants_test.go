@@ -55,9 +55,10 @@ func TestPostgresMutants(t *testing.T) {
 	checks := map[string]bool{}
 	for i, m := range postgresMutants {
 		t.Run(m.mistake, func(t *testing.T) {
-			// The order of the locks is random, and hides two mistakes in every fifth run. A
-			// busy machine makes few calls while a fault lasts.
-			failed, output := run(t, i+1, m.check, 20)
+			// The order of the locks is random, and hides two mistakes in every fifth run. On a busy
+			// machine, few calls overlap, and few are made while a fault lasts. The first run that
+			// finds the mistake is the last.
+			failed, output := run(t, i+1, m.check, 200)
 			if !failed || !regexp.MustCompile(`(?m)^ +\w+\.go:\d+: broken: `).MatchString(output) {
 				t.Errorf("%s did not find it: %s", m.check, output)
 			}
