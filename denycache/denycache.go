@@ -46,6 +46,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/batch"
 )
 
 // Options are the settings of a [Cache]. The zero value is the default.
@@ -181,7 +182,6 @@ func (d *decider) now() time.Duration {
 
 // An asked is a request that the next Decider decides.
 type asked struct {
-	index  int // in the batch
 	place  uint64
 	start  time.Duration // before the decision, so that no denial is remembered for too long
 	before uint32        // the counter of place at the time start
@@ -189,11 +189,11 @@ type asked struct {
 
 // Decide implements [weir.Decider].
 func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-	q := d.ask(0, &r)
+	q := d.ask(&r)
 	if old := d.match(&q, &r, len(each)); old != nil {
 		return d.answer(ctx, &q, old, each)
 	}
-	if r.Op == weir.Consume || r.Op == weir.TakeUpTo {
+	if remembers(r.Op) {
 		clear(each)
 	}
 	res, err := d.next.Decide(ctx, r, each)
@@ -205,37 +205,38 @@ func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result
 // together.
 func (d *decider) DecideMany(ctx context.Context, requests []weir.Request, answers []weir.Answer) {
 	var all []asked
-	rest := make([]weir.Request, 0, len(requests))
+	var rest []int
 	for i := range requests {
 		r, a := &requests[i], &answers[i]
-		q := d.ask(i, r)
+		q := d.ask(r)
 		if old := d.match(&q, r, 0); old != nil {
 			a.Result, a.Err = d.answer(ctx, &q, old, nil)
 			continue
 		}
-		all, rest = append(all, q), append(rest, *r)
+		all, rest = append(all, q), append(rest, i)
 	}
-	if len(rest) == 0 {
-		return
-	}
-	got := make([]weir.Answer, len(rest))
-	weir.DecideMany(ctx, d.next, rest, got)
-	for n := range all {
-		d.decided(&all[n], &rest[n], &got[n].Result, nil, got[n].Err)
-		answers[all[n].index] = got[n]
+	batch.Rest(ctx, d.next, requests, answers, rest)
+	for n, i := range rest {
+		d.decided(&all[n], &requests[i], &answers[i].Result, nil, answers[i].Err)
 	}
 }
 
-// ask returns what d notes before it decides r, which has that index in its batch.
-func (d *decider) ask(index int, r *weir.Request) asked {
-	place := d.place(&r.Key)
-	return asked{index, place, d.now(), d.freedOf(place).Load()}
+// remembers reports whether denials of requests with that op are remembered.
+func remembers(op weir.Op) bool { return op == weir.Consume || op == weir.TakeUpTo }
+
+// ask returns what d notes before it decides r.
+func (d *decider) ask(r *weir.Request) asked {
+	q := asked{place: d.place(&r.Key)}
+	if remembers(r.Op) {
+		q.start, q.before = d.now(), d.freedOf(q.place).Load()
+	}
+	return q
 }
 
 // match returns the remembered denial of r, whose results of each rule go to a slice with
 // that length. It returns nil if the next Decider must decide r.
 func (d *decider) match(q *asked, r *weir.Request, each int) *denial {
-	if r.Op == weir.Consume || r.Op == weir.TakeUpTo {
+	if remembers(r.Op) {
 		if old := d.find(q.place); old != nil && old.matches(r, q.start-old.at, each) {
 			return old
 		}
@@ -261,16 +262,15 @@ func (d *decider) answer(ctx context.Context, q *asked, old *denial, each []weir
 
 // decided notes what the next Decider has answered to r.
 func (d *decider) decided(q *asked, r *weir.Request, res *weir.Result, each []weir.Result, err error) {
-	switch r.Op {
-	case weir.Peek:
-	case weir.Consume, weir.TakeUpTo:
+	switch {
+	case remembers(r.Op):
 		if err == nil && !res.Allowed {
 			d.remember(q.place, q.start, r, res, each)
 		}
 		if err != nil || res.Allowed || d.freedOf(q.place).Load() != q.before {
 			d.forget(q.place, &r.Key) // a later denial has a later RetryAfter
 		}
-	default:
+	case r.Op != weir.Peek:
 		d.free(q.place, &r.Key)
 	}
 }

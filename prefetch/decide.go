@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/batch"
 	"github.com/weir-go/weir/internal/guard"
 )
 
@@ -58,7 +59,7 @@ func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result
 // prefetches if the key is busy, and decides the others together.
 func (d *decider) DecideMany(ctx context.Context, requests []weir.Request, answers []weir.Answer) {
 	var all []asked
-	rest := make([]weir.Request, 0, len(requests))
+	var rest []int
 	for i := range requests {
 		r, a := &requests[i], &answers[i]
 		if r.Op == weir.Reset {
@@ -67,19 +68,13 @@ func (d *decider) DecideMany(ctx context.Context, requests []weir.Request, answe
 		}
 		q, done, res, err := d.held(ctx, r, nil)
 		if a.Result, a.Err = res, err; !done {
-			q.index = i
-			all, rest = append(all, q), append(rest, *r)
+			all, rest = append(all, q), append(rest, i)
 		}
 	}
-	if len(rest) == 0 {
-		return
-	}
-	got := make([]weir.Answer, len(rest))
-	weir.DecideMany(ctx, d.next, rest, got)
+	batch.Rest(ctx, d.next, requests, answers, rest)
 	works := false
-	for n := range all {
-		works = d.decided(&all[n], &rest[n], &got[n].Result, got[n].Err) || works
-		answers[all[n].index] = got[n]
+	for n, i := range rest {
+		works = d.decided(&all[n], &requests[i], &answers[i].Result, answers[i].Err) || works
 	}
 	if works {
 		d.returnOne(ctx)
@@ -88,7 +83,6 @@ func (d *decider) DecideMany(ctx context.Context, requests []weir.Request, answe
 
 // An asked is a request that is decided without prefetched tokens.
 type asked struct {
-	index int           // in the batch
 	alone bool          // prefetched tokens can answer such requests
 	h     *holding      // of the key; can be nil
 	since time.Duration // before the decision
