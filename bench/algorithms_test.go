@@ -17,9 +17,10 @@ import (
 type contestant struct {
 	name      string
 	algorithm func(n int64) algorithm.Algorithm
-	pauses    bool                       // beside an algorithm.Pause, without a pause
-	single    bool                       // filled one by one, because the state grows with each request or token
-	request   func(i int64) weir.Request // the request without key and cost; nil means the zero Request
+	pauses    bool                                                                            // beside an algorithm.Pause, without a pause
+	single    bool                                                                            // filled one by one, because the state grows with each request or token
+	request   func(i int64) weir.Request                                                      // the request without key and cost; nil means the zero Request
+	peer      func(tb testing.TB, rdb *redis.Client, n int64, clock func() time.Time) *remote // instead of weir
 }
 
 // step is the time in which one token comes back.
@@ -63,9 +64,7 @@ var contestants = []contestant{
 	{name: "concurrency", single: true, algorithm: func(n int64) algorithm.Algorithm {
 		return algorithm.Concurrency{Limit: n, Lease: steps(n)}
 	}, request: func(i int64) weir.Request { return weir.Request{ID: fmt.Sprintf("lease-%012d", i)} }},
-	{name: "semaphore", single: true, algorithm: func(n int64) algorithm.Algorithm {
-		return algorithm.Concurrency{Limit: n, Lease: steps(n)}
-	}},
+	{name: "semaphore", single: true, peer: newSemaphore},
 }
 
 func steps(n int64) time.Duration { return time.Duration(n) * step }
@@ -118,17 +117,16 @@ func (c contestant) scene(tb testing.TB, rdb *redis.Client, n int64, allowed boo
 		r.Cost = cost
 		return r
 	}
-	rules := []weir.Rule{{Algorithm: c.algorithm(n)}}
-	if c.pauses {
-		rules[0].Name = "rate"
-		rules = append(rules, weir.Rule{Name: "pause", Algorithm: algorithm.Pause{}})
-	}
-	r := newWeirAsking(tb, rdb, "weir-"+c.name, policy(rules...), clock, ask)
-	if c.name == "semaphore" {
-		if err := semaphore.Load(tb.Context(), rdb).Err(); err != nil {
-			tb.Fatal(err)
+	var r *remote
+	if c.peer != nil {
+		r = c.peer(tb, rdb, n, clock)
+	} else {
+		rules := []weir.Rule{{Algorithm: c.algorithm(n)}}
+		if c.pauses {
+			rules[0].Name = "rate"
+			rules = append(rules, weir.Rule{Name: "pause", Algorithm: algorithm.Pause{}})
 		}
-		r = newSemaphore(rdb, n, steps(n), clock)
+		r = newWeirAsking(tb, rdb, "weir-"+c.name, policy(rules...), clock, ask)
 	}
 	path := []string{"full"}
 	key := func(int) []string { return path }

@@ -184,7 +184,7 @@ func (f *footprint) measure(tb testing.TB) float64 {
 	before := usedMemory(tb, rdb)
 	for i := range callers() {
 		for range f.calls {
-			call("user:" + strconv.Itoa(key0+i))
+			call(user(i))
 		}
 	}
 	play()

@@ -45,14 +45,18 @@ redis.call('ZADD', KEYS[1], string.format('%d', now + life), ARGV[4])
 redis.call('PEXPIRE', KEYS[1], math.ceil(life / 1000) + 3600000) -- time is virtual
 return {1, tostring(tonumber(ARGV[1]) - n)}`)
 
-// newSemaphore returns a remote that asks for a lease with a new name each time, one of limit, at
-// a time that the clock gives.
-func newSemaphore(rdb *redis.Client, limit int64, lease time.Duration, clock func() time.Time) *remote {
+// newSemaphore returns a remote that asks for one of n leases, with a new name each time, at a time
+// that the clock gives. A lease lasts for n steps.
+func newSemaphore(tb testing.TB, rdb *redis.Client, n int64, clock func() time.Time) *remote {
+	tb.Helper()
+	if err := semaphore.Load(tb.Context(), rdb).Err(); err != nil {
+		tb.Fatal(err)
+	}
 	const prefix = benchPrefix + ":"
 	pipe, asked := rdb.Pipeline(), 0
 	args := func() []any {
 		asked++
-		return []any{limit, clock().UnixMicro(), lease.Microseconds(), fmt.Sprintf("lease-%012d", asked)}
+		return []any{n, clock().UnixMicro(), steps(n).Microseconds(), fmt.Sprintf("lease-%012d", asked)}
 	}
 	granted := func(reply []any) bool { return len(reply) == 2 && reply[0] == int64(1) }
 	return &remote{
@@ -64,14 +68,14 @@ func newSemaphore(rdb *redis.Client, limit int64, lease time.Duration, clock fun
 		queue: func(ctx context.Context, key ...string) error {
 			return pipe.EvalSha(ctx, semaphore.Hash(), []string{prefix + key[0]}, args()...).Err()
 		},
-		flush: func(ctx context.Context) (n int, err error) {
+		flush: func(ctx context.Context) (allowed int, err error) {
 			cmds, err := pipe.Exec(ctx)
 			for _, cmd := range cmds {
 				if reply, err := cmd.(*redis.Cmd).Slice(); err == nil && granted(reply) {
-					n++
+					allowed++
 				}
 			}
-			return n, err
+			return allowed, err
 		},
 		reset: func(ctx context.Context, key ...string) error { return rdb.Del(ctx, prefix+key[0]).Err() },
 	}

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
@@ -74,7 +73,7 @@ func hoard(tb testing.TB, make func(testing.TB, *redis.Client) *remote) float64 
 	r := make(tb, rdb)
 	var names []string
 	for i := range callers() {
-		names = append(names, "user:"+strconv.Itoa(key0+i))
+		names = append(names, user(i))
 	}
 	each(tb, names, func(key string) error {
 		if ok, err := r.allow(context.Background(), key); err != nil || !ok {
