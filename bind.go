@@ -84,6 +84,13 @@ func newRules(space *keySpace, rules []Rule) ([]rule, error) {
 		if list[i], err = newRule(label, r); err != nil {
 			return nil, err
 		}
+		if list[i].unit, err = space.unit(label, r.Unit); err != nil {
+			return nil, err
+		}
+		if r.Unit != "" {
+			sum := sha256.Sum256([]byte(r.Unit))
+			list[i].unitHash = [4]byte(sum[:])
+		}
 		if by[i], err = space.by(label, r.By); err != nil {
 			return nil, err
 		}
@@ -151,7 +158,7 @@ func bind(g *ground, rules []rule, only bool) (*bound, error) {
 			return nil, err
 		}
 	}
-	b.limits = digest(rules)
+	b.limits = digest(rules, g.space.units)
 	b.way = b.chooseWay()
 	return b, nil
 }
@@ -162,11 +169,11 @@ func (b *bound) checkSettles() error {
 	if !b.settles || b.only {
 		return nil
 	}
-	if _, err := b.checkSettle(&Request{Op: Settle, ID: "id", Actual: ActualCost(0)}); err != nil {
+	if err := b.canSettle(&Request{Op: Settle, ID: "id"}); err != nil {
 		return err
 	}
 	for i := range b.rules {
-		if r := &b.rules[i]; r.costBy == CostRequest && r.limit.MaxDebt/100 < r.limit.Capacity {
+		if r := &b.rules[i]; (r.costBy == CostRequest || r.costBy == CostUnit) && r.limit.MaxDebt/100 < r.limit.Capacity {
 			limit, advice := failure.Limit(r.limit.Capacity, r.limit.Window)
 			return unsupported("Settle", r, fmt.Sprintf("which has the %s and can be in debt by %d: Options.Settles needs 100 times the limit: %s", limit, r.limit.MaxDebt, advice))
 		}
@@ -182,7 +189,7 @@ func (b *bound) newGroup(has func(r *rule) bool) (*group, error) {
 	for i := range b.rules {
 		if r := &b.rules[i]; has(r) {
 			g.rules = append(g.rules, r)
-			rules = append(rules, compose.Rule{Name: r.name, Limit: r.limit, Cost: r.cost, Share: r.share})
+			rules = append(rules, compose.Rule{Name: r.name, Limit: r.limit, Cost: r.cost, Unit: r.unit, Share: r.share})
 		}
 	}
 	switch {
@@ -198,12 +205,15 @@ func (b *bound) newGroup(has func(r *rule) bool) (*group, error) {
 	return &g, nil
 }
 
-// digest returns a hash of the rules' limits and costs.
-func digest(rules []rule) [32]byte {
+// digest returns a hash of the rules' limits, costs and units.
+func digest(rules []rule, units []string) [32]byte {
 	var b []byte
 	for _, r := range rules {
 		b = strconv.AppendQuote(b, r.kind().Name)
 		b = strconv.AppendInt(b, r.cost, 10)
+		if r.unit > 0 {
+			b = strconv.AppendQuote(b, units[r.unit-1])
+		}
 		if r.share > 0 { // its arguments are those of the whole limit
 			b = strconv.AppendInt(append(b, '/'), r.share, 10)
 		}

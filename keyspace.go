@@ -19,6 +19,7 @@ type keySpace struct {
 	name     string // of the policy
 	head     string // prefix, name, and an opening brace
 	segments []string
+	units    []string // Policy.Units
 	secret   segmentSet
 	shared   keyPart // the segments that every rule has in By
 	rules    []ruleKey
@@ -27,7 +28,7 @@ type keySpace struct {
 
 // newKeySpace returns the key space of p. It has no rules: addRules adds them.
 func newKeySpace(prefix string, p *Policy) (*keySpace, error) {
-	ks := &keySpace{name: p.Name, segments: []string{"key"}}
+	ks := &keySpace{name: p.Name, segments: []string{"key"}, units: slices.Clone(p.Units)}
 	if p.Segments != nil {
 		ks.segments = slices.Clone(p.Segments)
 	}
@@ -46,6 +47,9 @@ func newKeySpace(prefix string, p *Policy) (*keySpace, error) {
 		case slices.Contains(ks.segments[:i], name):
 			return nil, fail(ErrInvalidRule, "Policy.Segments has the name %q twice: each segment needs its own name", name)
 		}
+	}
+	if err := checkUnits(p.Units); err != nil {
+		return nil, err
 	}
 	var err error
 	if ks.secret, err = ks.set("Policy.Secret", p.Secret); err != nil {

@@ -89,7 +89,8 @@ func (l *Limiter) decide(ctx context.Context, r *Request, each []Result, res *Re
 //
 // Each of rules replaces the Algorithm of the rule or shadow rule with its Name, and the
 // Cost unless it is 0. The algorithm must keep its type: docs/guide/production.md says
-// what becomes of the stored state. By must be nil or unchanged, and Shadow is ignored.
+// what becomes of the stored state. By must be nil or unchanged, Unit empty or unchanged,
+// and Shadow is ignored.
 //
 // With calls the wrappers again, and returns their errors and the errors of [NewPolicy].
 func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
@@ -113,6 +114,11 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 		}
 		changed[n] = true
 		r.Cost = cmp.Or(r.Cost, with[n].cost) // a forgotten Cost must not allow more
+		if unit := b.unitOf(&with[n]); r.Unit != "" && r.Unit != unit {
+			return nil, fail(ErrInvalidRule, "With: %s: Unit is %q, and differs from the policy, which has %q: leave it empty", label, r.Unit, unit)
+		} else {
+			r.Unit = unit
+		}
 		other, err := newRule(label, r)
 		if err != nil {
 			return nil, err

@@ -24,6 +24,10 @@ type Policy struct {
 	// no salt, so pass an HMAC of a value that can be guessed, such as a phone number.
 	Secret []string
 
+	// Units names what requests consume apart from Request.Cost, such as "bytes" or
+	// "microcents", up to MaxUnits. A request has amounts by unit in Request.Costs.
+	Units []string
+
 	// Rules has 1 to [MaxRules] rules, and any number of shadow rules.
 	Rules []Rule
 }
@@ -43,6 +47,12 @@ type Rule struct {
 	// Cost is the number of tokens that each request consumes from this rule, or 0 for
 	// Request.Cost.
 	Cost int64
+
+	// Unit is the unit, one of Policy.Units, of which the rule counts the amount in
+	// Request.Costs. Empty means that it counts Cost. If the unit of a rule changes, give
+	// the rule a new name, because its state is in the earlier unit. A rule that holds
+	// leases, pauses keys or keeps metadata has none.
+	Unit string
 
 	// Shadow makes the rule a shadow rule, to try a limit out. It decides every request
 	// as if it were the only rule, but changes no answer. [Result].Shadow says what it
@@ -66,7 +76,8 @@ type Options struct {
 
 	// Settles requires that each rule without a Cost allows a debt of 100 times its
 	// limit, so that decisions can be settled in full. Otherwise the error is
-	// [ErrUnsupported].
+	// [ErrUnsupported]. Rules with a Unit can then be settled for at least 10 minutes
+	// after the decision.
 	Settles bool
 }
 

@@ -73,9 +73,12 @@ func (b *bound) checkOp(q *query, r *Request) (err error) {
 		err = b.checkDecision(q, r)
 	case Refund:
 		q.Verb, q.Call.Cost, err = script.Refund, r.Cost, b.checkRefund(r)
+		if err == nil {
+			_, err = b.setAmounts(q, "Request.Costs", &r.Costs, script.Unnamed)
+		}
 	case Settle:
 		q.Verb = script.Settle
-		q.Call.Cost, err = b.checkSettle(r)
+		q.Call.Cost, err = b.checkSettle(q, r)
 	case Renew:
 		q.Verb, q.group, q.Call.Text, err = script.Renew, b.leases, r.ID, b.checkLease(r)
 	case Release:
@@ -120,7 +123,7 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 	case r.MaxWait > 0 && noWait != nil:
 		return unsupported("MaxWait, Wait and Reserve", noWait, "whose tokens cannot be reserved: use algorithm.GCRA, TokenBucket or LeakyBucket")
 	case r.Op == TakeUpTo && !b.can.follows:
-		return fail(ErrUnsupported, "TakeUpTo: every rule has a Cost: at least one rule must have none")
+		return fail(ErrUnsupported, "TakeUpTo: every rule has a Cost or a Unit: at least one rule must have neither")
 	case r.Op == TakeUpTo && noPart != nil:
 		return unsupported("TakeUpTo", noPart, "which holds one lease for each request: set the Cost of the rule to 1")
 	case r.Metadata != "" && !b.can.any(entries):
@@ -141,6 +144,11 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 	if b.can.any(bounded) || r.Op == Force {
 		var err error
 		if cost, err = b.capCost(r.Op, cost); err != nil {
+			return err
+		}
+	}
+	if b.can.any(counts) || r.Costs.named() {
+		if err := b.checkCosts(q, r); err != nil {
 			return err
 		}
 	}
@@ -170,21 +178,30 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 // capCost returns the cost of a request. It is an error if the cost is above the MaxCost
 // of a rule. For TakeUpTo, the cost is instead cut to the lowest MaxCost. For Force and
 // Settle, the capacity plus the largest debt is another bound.
-func (b *bound) capCost(op Op, cost int64) (int64, error) {
-	debt, forces := b.all.program.MaxDebt(), op == Force || op == Settle
+func (b *bound) capCost(op Op, cost int64) (_ int64, err error) {
+	debt := b.all.program.MaxDebt()
 	for i := range b.rules {
-		limit := b.rules[i].limit
-		most := limit.MaxCost
-		if forces && (most == 0 || most > limit.Capacity+debt) {
-			most = min(limit.Capacity+debt, contract.MaxTokens)
+		if r := &b.rules[i]; r.costBy != CostOwn && r.costBy != CostUnit {
+			if cost, err = r.capCost(op, cost, debt); err != nil {
+				return 0, err
+			}
 		}
-		switch {
-		case most == 0 || b.rules[i].costBy == CostOwn || cost <= most:
-		case op == TakeUpTo:
-			cost = most
-		case cost <= limit.Capacity || forces:
-			return 0, fail(ErrInvalidCost, "the cost is %d: rule %q is a %s, which can consume at most %d at once", cost, b.rules[i].name, b.rules[i].kind().Name, most)
-		}
+	}
+	return cost, nil
+}
+
+// capCost is bound.capCost for one rule, with the largest debt.
+func (r *rule) capCost(op Op, cost, debt int64) (int64, error) {
+	most, forces := r.limit.MaxCost, op == Force || op == Settle
+	if forces && (most == 0 || most > r.limit.Capacity+debt) {
+		most = min(r.limit.Capacity+debt, contract.MaxTokens)
+	}
+	switch {
+	case most == 0 || cost <= most:
+	case op == TakeUpTo && r.unit == 0:
+		cost = most
+	case cost <= r.limit.Capacity || forces:
+		return 0, fail(ErrInvalidCost, "the cost is %d: rule %q is a %s, which can consume at most %d at once", cost, r.name, r.kind().Name, most)
 	}
 	return cost, nil
 }
@@ -205,24 +222,51 @@ func (b *bound) checkRefund(r *Request) error {
 	return nil
 }
 
-// checkSettle checks a Settle, and returns the actual cost.
-func (b *bound) checkSettle(r *Request) (int64, error) {
+// checkSettle checks a Settle, sets the amounts of q, and returns the actual cost.
+func (b *bound) checkSettle(q *query, r *Request) (int64, error) {
 	actual, ok := r.Actual.Cost()
-	if err := b.checkRefund(r); err != nil {
+	if err := b.canSettle(r); err != nil {
 		return 0, err
 	}
-	noDebt := b.can.without(debts)
 	switch {
-	case !ok:
-		return 0, fail(ErrInvalidCost, "Settle: Request.Actual is not set: set it to ActualCost(n), where n is the actual cost")
+	case !ok && !(b.can.any(counts) && r.Actual.costs.named()):
+		return 0, fail(ErrInvalidCost, "Settle: Request.Actual is not set: set it to ActualCost(n), where n is the actual cost, or to ActualCosts if a rule has a Unit")
 	case actual < 0:
 		return 0, fail(ErrInvalidCost, "Settle: the actual cost is %d: it must be 0 or more", actual)
-	case !b.can.follows:
-		return 0, fail(ErrUnsupported, "Settle: every rule has a Cost: at least one rule must have none")
-	case noDebt != nil:
-		return 0, errNoDebt("Settle", noDebt)
+	case ok && !b.can.follows && b.can.any(counts):
+		return 0, fail(ErrUnsupported, "Settle: every rule has a Cost or a Unit: call SettleCosts, with the amount of each unit")
+	}
+	if b.can.any(counts) || r.Actual.costs.named() {
+		if err := b.checkActual(q, r); err != nil {
+			return 0, err
+		}
+	}
+	if !ok {
+		return script.Unnamed, nil
 	}
 	return b.capCost(Settle, actual)
+}
+
+// canSettle checks whether the rules can be settled.
+func (b *bound) canSettle(r *Request) error {
+	if err := b.checkRefund(r); err != nil {
+		return err
+	}
+	if !b.can.follows && !b.can.any(counts) {
+		return fail(ErrUnsupported, "Settle: every rule has a Cost: at least one rule must have none")
+	}
+	if noDebt := b.can.without(debts); noDebt != nil {
+		return errNoDebt("Settle", noDebt)
+	}
+	return nil
+}
+
+// settled reports whether a Settle r can change what a decision costs in a rule of b.
+func (b *bound) settled(r *Request) bool {
+	if b.can.any(counts) {
+		return r.Actual.costs.named()
+	}
+	return b.can.follows
 }
 
 func (b *bound) checkLease(r *Request) error {
@@ -257,6 +301,10 @@ func errNoDebt(what string, r *rule) error {
 func unsupported(what string, r *rule, why string) error {
 	return fail(ErrUnsupported, "%s: rule %q is a %s, %s", what, r.name, r.kind().Name, why)
 }
+
+// settleTime is how long a decision can be settled, at least, in rules that count a unit:
+// see [Options].Settles.
+const settleTime = 10 * time.Minute
 
 // setKeys sets s.keys to the keys of q's rules. If q has markers, their keys follow.
 func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
@@ -300,6 +348,9 @@ func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
 // the time, the number of calls, the limits, and the cost of a Settle: if an ID is used
 // again, the generation differs, even if the clock stands still, and even if another
 // limiter uses it.
+//
+// If the rule counts a unit, the last 4 bytes of the hash depend on it, so that the decision
+// of another unit is not found.
 func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 	s.text = s.text[:0]
 	for n := range b.space.segments {
@@ -313,14 +364,27 @@ func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 	}
 	gen := binary.BigEndian.Uint64(sum[:]) ^ binary.BigEndian.Uint64(b.limits[:]) ^ b.space.calls.Add(1)*hashFactor
 	if q.Verb == script.Settle {
-		gen ^= (uint64(q.Call.Cost) + 1) * hashFactor << 32
+		costs := uint64(q.Call.Cost) + 1
+		for i := range b.space.units {
+			costs = costs*hashFactor + uint64(q.Call.Amounts[i]) + 1
+		}
+		gen ^= costs * hashFactor << 32
 	}
 	q.Call.Gen = max(int64(gen>>12)^now, 1)
+	if b.settles {
+		q.Call.Life = settleTime.Microseconds()
+	}
 	for n, rule := range q.group.rules {
 		if q.Program.Marked(n) {
 			s.buf = append(s.buf, s.buf[:head]...)
 			s.buf = append(b.space.appendTail(s.buf, rule.key, &r.Key), ":%id="...)
-			s.buf = hex.AppendEncode(s.buf, sum[:16])
+			id := [16]byte(sum[:])
+			if rule.unit > 0 {
+				for i, b := range rule.unitHash {
+					id[12+i] ^= b
+				}
+			}
+			s.buf = hex.AppendEncode(s.buf, id[:])
 			s.ends = append(s.ends, len(s.buf))
 		}
 	}

@@ -8,14 +8,15 @@ type Settlement struct {
 	// token was left to refund, and nothing has changed.
 	Found bool
 
-	// Cost is what the decision costs now, in tokens of each rule without a Cost. After a
-	// Settle it is the actual cost, unless a rule is too deep in debt or none could be
-	// adjusted. After a Refund it is the most that a rule keeps.
+	// Cost is what the decision costs now, in tokens of each rule without a Cost or a
+	// Unit. After a Settle it is the actual cost, unless a rule is too deep in debt or none
+	// could be adjusted. After a Refund it is the most that a rule keeps.
 	Cost int64
 
 	// Kept is the name of the first rule, if any, that may still hold tokens of the
 	// decision but returned none, because its limit has changed or later reservations
-	// need them.
+	// need them. It can also be a rule with a Unit in which a Settle did not find the
+	// decision.
 	Kept string
 }
 
@@ -31,7 +32,8 @@ type Settlement struct {
 // A rule may keep its tokens, as [Settlement].Kept says: docs/guide/production.md has the
 // conditions. If no rule returns any, nothing changes, and the ID stays.
 //
-// r.Cost must be 0, or at least the Cost of the decision.
+// r.Cost must be 0, or at least the Cost of the decision, and so must each amount of
+// r.Costs.
 func (l *Limiter) Refund(ctx context.Context, r Request) (Settlement, error) {
 	r.Op = Refund
 	return l.settlement(ctx, r)
@@ -52,9 +54,23 @@ func (l *Limiter) Refund(ctx context.Context, r Request) (Settlement, error) {
 //
 // If the limiter lacks a rule of the decision, that rule's tokens stay consumed.
 //
-// One rule must have no Cost, and each must support both Refund and Force.
+// One rule must have neither a Cost nor a Unit, and each must support both Refund and
+// Force. Rules with a Unit keep what they consumed: see [Limiter.SettleCosts].
 func (l *Limiter) Settle(ctx context.Context, r Request, actual int64) (Settlement, error) {
 	r.Op, r.Actual = Settle, ActualCost(actual)
+	return l.settlement(ctx, r)
+}
+
+// SettleCosts is [Limiter.Settle] for rules with a Unit. It makes each amount in actual,
+// which can be 0, the cost of the decision in the rules that count its unit. All other
+// rules keep their cost, unless r.Actual has one for the rules without a Cost or a Unit.
+//
+// In a rule, the decision is found until its tokens have been refilled and, with
+// [Options].Settles, for at least 10 minutes. If it is no longer found in a rule, nothing
+// changes there, and Kept is set. To learn the cost in each rule, call [Limiter.Decide]
+// with the Op [Settle] and [ActualCosts].
+func (l *Limiter) SettleCosts(ctx context.Context, r Request, actual Costs) (Settlement, error) {
+	r.Op, r.Actual = Settle, r.Actual.With(actual)
 	return l.settlement(ctx, r)
 }
 

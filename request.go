@@ -50,6 +50,11 @@ type Request struct {
 	// denied with RetryAfter [Never].
 	Cost int64
 
+	// Costs are the amounts by unit, for rules that count a unit. Each unit that a rule
+	// counts must be named. An amount of 0 consumes nothing, and is denied only while the
+	// rule is in debt. A Settle has its amounts in Actual.
+	Costs Costs
+
 	// MaxWait lets a Consume or a Peek reserve tokens that will be available within that
 	// time. An allowed caller then waits for [Result].Delay. 0 means now. algorithm.GCRA,
 	// TokenBucket and LeakyBucket support it.
@@ -88,21 +93,35 @@ type Request struct {
 
 // plain reports whether r is a Consume without options.
 func (r *Request) plain() bool {
-	return r.Op == Consume && r.Cost >= 0 && r.MaxWait == 0 && r.ID == "" && r.Metadata == ""
+	return r.Op == Consume && r.Cost >= 0 && r.MaxWait == 0 && r.ID == "" && r.Metadata == "" && !r.Costs.named()
 }
 
-// An Actual is a cost that is known after the work. Make one with [ActualCost], even for
-// 0: the zero Actual is an error.
+// An Actual is what a decision costs, which is known after the work. Make one with
+// [ActualCost], even for 0, or with [ActualCosts]: the zero Actual is an error.
 type Actual struct {
 	cost  int64
 	given bool
+	costs Costs
 }
 
-// ActualCost returns an [Actual] of n tokens.
-func ActualCost(n int64) Actual { return Actual{n, true} }
+// ActualCost returns an [Actual] of n tokens, for rules without a Cost or a Unit.
+func ActualCost(n int64) Actual { return Actual{cost: n, given: true} }
 
-// Cost returns the number of tokens, or false for the zero Actual.
+// ActualCosts returns an [Actual] of amounts by unit, for rules with a Unit. A unit that
+// costs does not name keeps its amount.
+func ActualCosts(costs Costs) Actual { return Actual{costs: costs} }
+
+// With returns a with the amounts of costs, in place of those that it has.
+func (a Actual) With(costs Costs) Actual {
+	a.costs = costs
+	return a
+}
+
+// Cost returns the number of tokens, or false if a has none.
 func (a Actual) Cost() (n int64, ok bool) { return a.cost, a.given }
+
+// Costs returns the amounts by unit.
+func (a Actual) Costs() Costs { return a.costs }
 
 // A RuleType says what a rule does: see [Result].Type.
 type RuleType = contract.RuleType
@@ -131,8 +150,9 @@ type Result struct {
 	// Type says what the rule does. A [Decider] that makes its own Results sets it.
 	Type RuleType
 
-	// Granted is what each rule without a Cost consumed. If every rule has one, it is the
-	// Cost of the rule named Rule. It is 0 after a denial, a Peek or a Renew.
+	// Granted is what each rule without a Cost consumed. If every rule has one, or a rule
+	// has a Unit, it is what the rule named Rule consumed. It is 0 after a denial, a Peek or
+	// a Renew.
 	Granted int64
 
 	// Delay is the time to wait before going ahead, or [Never] after a denial. It is 0

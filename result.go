@@ -29,17 +29,30 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 		return nil
 	case Refund, Settle, Release, Pause, Resume:
 		if o.TooLittle {
-			return fail(ErrInvalidCost, "Refund: Request.Cost is %d: the decision asked for more: pass the decision's request, to refund all of it; to refund a part, use Settle", q.Call.Cost)
+			what := ""
+			if b.can.any(counts) {
+				what = " or of a unit in Request.Costs"
+			}
+			return fail(ErrInvalidCost, "Refund: Request.Cost is %d: the decision asked for more of it%s: pass the decision's request, to refund all of it; to refund a part, use Settle", q.Call.Cost, what)
 		}
 		res.Allowed, res.Granted = o.Allowed, o.Granted
+		if !b.can.follows && b.can.any(counts) { // the markers of rules with a Cost have one
+			res.Granted = 0
+		}
 		if o.Kept > 0 {
 			res.Rule = q.group.rules[bits.TrailingZeros64(uint64(o.Kept))].name
+		}
+		if len(each) > 0 && b.can.any(counts) && (q.op == Refund || q.op == Settle) {
+			for i := range b.rules {
+				n, ok := o.Cost(i)
+				each[i] = Result{Allowed: ok, Granted: n, Rule: b.rules[i].name, Type: b.rules[i].limit.Kind.Type()}
+			}
 		}
 		return nil
 	}
 	switch {
 	case o.OtherCost:
-		return errOtherCost(q, o.Asked)
+		return b.errOtherCost(q, &o)
 	case !o.Replayed && o.Granted > q.Call.Cost:
 		return fmt.Errorf("weir: %w: %s granted %d tokens: at most %d were requested", store.ErrScript, p.Name(), o.Granted, q.Call.Cost)
 	}
@@ -52,8 +65,13 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 
 // errOtherCost is the error of a request whose ID names an earlier decision, which asked
 // for another cost.
-func errOtherCost(q *query, asked int64) error {
-	return fail(ErrInvalidCost, "%v: the cost is %d, and Request.ID names a decision that asked for %d: repeat the request of that decision, or use another ID", q.op, q.Call.Cost, asked)
+func (b *bound) errOtherCost(q *query, o *compose.Reply) error {
+	what, cost := "cost", q.Call.Cost
+	if o.Other > 0 {
+		r := &b.rules[o.Other-1]
+		what, cost = fmt.Sprintf("amount of the unit %q", b.unitOf(r)), q.Call.Amounts[r.unit-1]
+	}
+	return fail(ErrInvalidCost, "%v: the %s is %d, and Request.ID names a decision that asked for %d: repeat the request of that decision, or use another ID", q.op, what, cost, o.Asked)
 }
 
 // combine makes one result from the answers of all rules.

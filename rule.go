@@ -16,8 +16,11 @@ type rule struct {
 	name  string // the name in results
 	limit *contract.Limit
 	cost  int64 // 0 unless costBy is CostOwn
-	key   *ruleKey
-	index int // the rule's index in the limiter
+	unit  int   // the index in keySpace.units plus 1 of the unit that the rule counts; 0 if it counts none
+
+	unitHash [4]byte // a hash of the name of the unit: see addMarkers
+	key      *ruleKey
+	index    int // the rule's index in the limiter
 
 	features feature
 	costBy   CostBy
@@ -39,6 +42,10 @@ func newRule(label string, r Rule) (rule, error) {
 		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be 0, because a %s consumes no tokens", label, r.Cost, limit.Kind.Common().Name)
 	case r.Cost > limit.Capacity:
 		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be at most %d, the limit", label, r.Cost, limit.Capacity)
+	case r.Unit != "" && r.Cost > 0:
+		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be 0, because the rule counts the unit %q", label, r.Cost, r.Unit)
+	case r.Unit != "" && !countsTokens(limit.Kind):
+		return rule{}, fail(ErrInvalidRule, "%s: Unit is %q: it must be empty, because a %s does not count tokens", label, r.Unit, limit.Kind.Common().Name)
 	case limit.MaxCost > 0 && r.Cost > limit.MaxCost:
 		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: a %s can consume at most %d at once", label, r.Cost, limit.Kind.Common().Name, limit.MaxCost)
 	}
@@ -46,7 +53,14 @@ func newRule(label string, r Rule) (rule, error) {
 	if name == "" {
 		name = limit.Kind.Common().Name
 	}
-	return rule{given: r.Name, name: name, limit: limit, cost: r.Cost, costBy: compose.CostOf(limit.Kind, r.Cost), algorithm: copied(r.Algorithm)}, nil
+	return rule{given: r.Name, name: name, limit: limit, cost: r.Cost, costBy: compose.CostOf(limit.Kind, r.Cost, r.Unit != ""), algorithm: copied(r.Algorithm)}, nil
+}
+
+// countsTokens reports whether rules of this kind hold no leases, pause no keys and keep no
+// metadata.
+func countsTokens(kind contract.Kind) bool {
+	k, ok := kind.(*contract.StepKind)
+	return !ok || !k.Leases && !k.Pauses && !k.Entries
 }
 
 // ruleLabel returns the text that names rule i in an error.
@@ -97,6 +111,7 @@ const (
 	bounded                      // the cost of the request is bounded by the limit's MaxCost
 	divides                      // a TakeUpTo can consume a part of what was asked, or the rule has a Cost
 	pauses                       // the rule closes keys, and has no limit
+	counts                       // the rule counts a unit
 )
 
 // featuresOf returns the features of a rule. marked is true if its decisions have
@@ -122,6 +137,7 @@ func featuresOf(r *rule, marked bool) (f feature) {
 	set(r.limit.MaxDebt > 0, debts)
 	set(r.costBy == CostRequest && r.limit.MaxCost > 0, bounded)
 	set(r.costBy == CostOwn || f&leases == 0, divides)
+	set(r.costBy == CostUnit, counts)
 	return f
 }
 
@@ -179,7 +195,7 @@ func (c *capabilities) count(f feature) (n int) {
 
 // plain reports whether a Consume without an ID or another option needs only the checks
 // of its key and its cost.
-func (c *capabilities) plain() bool { return c.follows && c.some&(leases|bounded) == 0 }
+func (c *capabilities) plain() bool { return c.follows && c.some&(leases|bounded|counts) == 0 }
 
 type ruleKey struct {
 	n     int    // its index in keySpace.rules

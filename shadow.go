@@ -78,12 +78,15 @@ func (a *batch) add(b *bound, request int, r *Request, each int) error {
 	for _, shadow := range b.shadows {
 		own := *r
 		own.Metadata = ""
+		if r.Op == Settle && shadow.can.any(counts) {
+			own.Actual.given, own.Actual.cost = false, 0
+		}
 		switch {
 		case r.Op == Refund:
 			own.Cost = 0 // a TakeUpTo of the shadow rule may have consumed more
 		case (r.Op == Renew || r.Op == Release) && shadow.leases == nil, r.Op == Reset && shadow.resets == nil,
 			r.Op == Pause || r.Op == Resume,
-			r.Op == Settle && !shadow.can.follows: // beside other rules, it would keep its Cost
+			r.Op == Settle && !shadow.settled(r): // beside other rules, it would keep its Cost
 			continue
 		case r.Op == TakeUpTo && !shadow.can.follows: // beside other rules, it would consume its Cost
 			own.Op, own.Cost = Consume, 0

@@ -43,7 +43,7 @@ func (l *Limiter) divide(n int, st store.Store, floor bool) (*Limiter, error) {
 		}
 	}
 	g := newGround(st, l.bound.clock, l.bound.space)
-	g.share = true
+	g.share, g.settles = true, l.bound.settles
 	b, err := bind(g, rules, l.bound.only)
 	if err != nil {
 		return nil, err

@@ -69,6 +69,7 @@ const (
 	CostRequest = compose.CostRequest // Request.Cost
 	CostOwn     = compose.CostOwn     // Rule.Cost
 	CostNothing = compose.CostNothing // no cost: the rule pauses keys
+	CostUnit    = compose.CostUnit    // the amount of its unit in Request.Costs
 )
 
 // A RuleInfo describes a [Rule]: see [Limiter.Rules].
@@ -77,7 +78,8 @@ type RuleInfo struct {
 	By        []string // never nil
 	Algorithm algorithm.Algorithm
 	CostBy    CostBy
-	Cost      int64 // 0 unless CostBy is CostOwn
+	Cost      int64  // 0 unless CostBy is CostOwn
+	Unit      string // empty unless CostBy is CostUnit
 	Shadow    bool
 
 	Kind    string        // the name of the algorithm, for example "gcra"
@@ -113,7 +115,7 @@ func (l *Limiter) Rules() []RuleInfo {
 func (b *bound) describe(n int, shadow bool) RuleInfo {
 	r := &b.rules[n]
 	info := RuleInfo{
-		Name: r.name, Algorithm: r.algorithm, CostBy: r.costBy, Cost: r.cost, Shadow: shadow,
+		Name: r.name, Algorithm: r.algorithm, CostBy: r.costBy, Cost: r.cost, Unit: b.unitOf(r), Shadow: shadow,
 		Kind: r.kind().Name, Type: r.limit.Kind.Type(), Limit: r.limit.Capacity, MaxCost: r.limit.MaxCost, Window: r.limit.Window,
 		Reserves: r.has(reserves), Refunds: r.has(refunds), Debt: r.has(debts),
 		Entries: r.has(entries), Queues: r.has(queues),
@@ -122,6 +124,22 @@ func (b *bound) describe(n int, shadow bool) RuleInfo {
 		info.By = append(info.By, b.space.segments[i])
 	}
 	return info
+}
+
+// unitOf returns the unit that r counts, or "".
+func (b *bound) unitOf(r *rule) string {
+	if r.unit == 0 {
+		return ""
+	}
+	return b.space.units[r.unit-1]
+}
+
+// Units returns the names in [Policy].Units.
+func (l *Limiter) Units() []string {
+	if l == nil || l.bound == nil {
+		return nil
+	}
+	return slices.Clone(l.bound.space.units)
 }
 
 // Store returns the store of l.

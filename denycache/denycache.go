@@ -280,7 +280,7 @@ func (d *decider) decided(q *asked, r *weir.Request, res *weir.Result, each []we
 func (old *denial) matches(r *weir.Request, age time.Duration, each int) bool {
 	q := &old.request
 	return age >= 0 && age < old.life &&
-		q.Op == r.Op && cost(q) == cost(r) && q.MaxWait == r.MaxWait && q.Key.Equal(&r.Key) &&
+		q.Op == r.Op && cost(q) == cost(r) && q.MaxWait == r.MaxWait && q.Key.Equal(&r.Key) && q.Costs == r.Costs &&
 		(each == 0 || old.each != nil && each >= len(old.each) && age < old.lives)
 }
 

@@ -100,6 +100,9 @@ func degrade(res *weir.Result, why *degradations, wait time.Duration) {
 // cost returns what r consumes from rule i, at least.
 func (d *decider) cost(r *weir.Request, i int) int64 {
 	switch rule := &d.rules[i]; {
+	case rule.CostBy == weir.CostUnit:
+		n, _ := r.Costs.Amount(rule.Unit)
+		return n
 	case rule.CostBy != weir.CostRequest:
 		return rule.Cost
 	case r.Op == weir.TakeUpTo:
@@ -143,7 +146,7 @@ func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Erro
 			one.Delay = weir.Never
 		}
 		if allowed && r.Op != weir.Peek {
-			if one.Granted = rule.Cost; rule.CostBy != weir.CostOwn {
+			if one.Granted = d.cost(r, i); rule.CostBy == weir.CostRequest || rule.CostBy == weir.CostNothing {
 				one.Granted = most
 			}
 			shown.Grant(rule.CostBy, one.Granted)

@@ -173,7 +173,7 @@ func (o *Options) complete() error {
 // remembers the denials. The limiters that With and Only return share the Pool, and hold
 // tokens of a key for each set of limits.
 //
-// The error is [weir.ErrUnsupported] if a rule has a Cost, is a shadow rule or an
+// The error is [weir.ErrUnsupported] if a rule has a Cost or a Unit, is a shadow rule or an
 // algorithm.Pause, queues its requests as an algorithm.LeakyBucket does, or cannot be
 // settled, because unused tokens are returned with [weir.Limiter.Settle]. Wrap also
 // rejects Options that are not valid, a next that has a Pool, and a limiter over another
@@ -211,6 +211,8 @@ func supported(rules []weir.RuleInfo) error {
 			why = "is a " + r.Kind + ", which holds leases: put the other rules in another limiter"
 		case r.CostBy == weir.CostOwn:
 			why = fmt.Sprintf("has the Cost %d for each request, but a prefetch would consume it once: leave Cost out, and give each request its cost", r.Cost)
+		case r.CostBy == weir.CostUnit:
+			why = fmt.Sprintf("counts the unit %q, of which each request has its own amount: put the rules with a Unit in another limiter", r.Unit)
 		case r.Queues:
 			why = "is a " + r.Kind + ", whose requests leave one by one: use algorithm.GCRA or TokenBucket"
 		case !r.Refunds:

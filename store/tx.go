@@ -106,7 +106,7 @@ type Member struct {
 type Tag [2]byte
 
 // MaxNums is the largest number of integers in a [Nums].
-const MaxNums = 9
+const MaxNums = 10
 
 // Nums is a value of a key: a tag and up to [MaxNums] integers from 0 to 2^53-1.
 //

@@ -161,7 +161,8 @@ type Meter interface {
 	Ends(c Cell) int64
 
 	// Ready returns the earliest time at which a request for n tokens is allowed, if
-	// the caller can wait for wait microseconds. n is at most the capacity.
+	// the caller can wait for wait microseconds. n is at most the capacity. It can be 0:
+	// the request is then allowed when the limit is not in debt.
 	Ready(now int64, c Cell, n, wait int64) int64
 }
 

@@ -8,7 +8,7 @@ import (
 
 // An Ask is the part of a request that a [Step] needs.
 type Ask struct {
-	Cost  int64  // tokens, 1 or more
+	Cost  int64  // tokens; 0 is allowed unless the limit is in debt, and consumes nothing
 	Wait  int64  // how far ahead tokens may be reserved, in microseconds, 0 or more
 	Text  string // the name of a lease or of a pause, or metadata; it can be empty
 	Renew bool   // allow the request only if the lease is held

@@ -12,7 +12,11 @@ import (
 // AppendArgs appends the arguments of the script of v: the constants of the rules, the
 // text if a rule uses one, and the arguments that all rules share: see [script.ArgCost].
 func (p *Program) AppendArgs(args []store.Arg, v script.Verb, c *Call) []store.Arg {
+	start := len(args)
 	args = append(args, p.consts...)
+	for _, u := range p.units {
+		args[start+u.arg] = store.IntArg(min(c.Amounts[u.unit-1], contract.MaxTokens+1))
+	}
 	if p.source.HasText(v) {
 		if c.Text == "" {
 			args = append(args, noText)
@@ -24,8 +28,12 @@ func (p *Program) AppendArgs(args []store.Arg, v script.Verb, c *Call) []store.A
 	if v.Generates() {
 		if v.Debts() {
 			args = append(args, cost, store.IntArg(p.debt), store.IntArg(c.Gen), store.IntArg(p.ownDebt))
+			args = append(args, p.debts...)
 		} else {
 			args = append(args, cost, wait, store.IntArg(c.Gen))
+		}
+		if p.source.Lives(v) {
+			args = append(args, store.IntArg(c.Life))
 		}
 		if v.Markers() {
 			args = append(args, p.fits...)
@@ -76,6 +84,9 @@ func (p *Program) parseArgs(v script.Verb, args []store.Arg) (Call, error) {
 	}
 	if v.Debts() {
 		c.debt, c.ownDebt, c.Wait = c.Wait, args[p.source.Arg(v, script.ArgOwnDebt)].Int(), 0
+	}
+	if p.source.Lives(v) {
+		c.Life = args[p.source.Arg(v, script.ArgLife)].Int()
 	}
 	return c, nil
 }

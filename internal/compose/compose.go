@@ -34,20 +34,27 @@ const MaxRules = script.MaxRules
 // store's clock, which can be ahead of the caller's clock.
 const clockSlack = time.Hour
 
+// MaxUnits is the largest number of units that a decision can have amounts of.
+const MaxUnits = 8
+
 // A CostBy says whose cost a rule consumes.
-type CostBy uint8
+type CostBy = script.CostBy
 
 const (
-	CostRequest CostBy = iota // Request.Cost
-	CostOwn                   // Rule.Cost
-	CostNothing               // no cost: the rule pauses keys
+	CostRequest = script.CostRequest
+	CostOwn     = script.CostOwn
+	CostNothing = script.CostNothing
+	CostUnit    = script.CostUnit
 )
 
 // CostOf returns the CostBy of a rule of this kind. own is its Cost, and 0 if it has none.
-func CostOf(kind contract.Kind, own int64) CostBy {
+// unit is true if it counts a unit.
+func CostOf(kind contract.Kind, own int64, unit bool) CostBy {
 	switch {
 	case kind.Type() == contract.PauseRule:
 		return CostNothing
+	case unit:
+		return CostUnit
 	case own > 0:
 		return CostOwn
 	}
@@ -59,6 +66,7 @@ type Rule struct {
 	Name  string // Result.Rule
 	Limit *contract.Limit
 	Cost  int64 // the tokens that each decision consumes from this limit: see CostOf
+	Unit  int   // if above 0, the index in Call.Amounts plus 1: a decision consumes that amount
 	Share int64 // if above 1, the limit is divided by it, as Limit.Capacity already is: see share.go
 }
 
@@ -69,6 +77,12 @@ type Call struct {
 	Now  int64  // 0 means the store's clock
 	Text string // the name of a lease or of a pause, or metadata
 	Gen  int64  // for verbs that write markers: from 1 to 2^53-1, different for each decision
+
+	// Amounts are the amounts of the units, from 0. For a Settle and a Refund, they and Cost
+	// can be script.Unnamed. Life is how long a marker of a rule that counts a unit lives, at
+	// least, in microseconds.
+	Amounts [MaxUnits]int64
+	Life    int64
 
 	// How many tokens a verb that Debts can consume beyond the limit of a rule, without
 	// and with a Cost. Only arguments have them.
@@ -82,6 +96,8 @@ type Program struct {
 	source  *script.Source // the text of the scripts; programs with the same kinds share it
 	consts  []store.Arg
 	fits    []store.Arg // FIT of each rule with a marker
+	units   []unitArg   // the rules that count a unit
+	debts   []store.Arg // the MaxDebt of each of these
 	layout  replyLayout
 	cells   bool // the state of every rule is a cell, except rules that pause, of which there are fewer
 	maxWait int64
@@ -101,23 +117,32 @@ type rule struct {
 	ints   int // the number of its integers in a reply
 	state  int // the index of the first of them
 	spent  int // the index of what appendSpent appends
+
+	unitNumber int // if the rule counts a unit, which of these rules it is, from 0
 }
 
 func (r *rule) pauses() bool { return r.costBy == CostNothing }
+
+// own reports whether the arguments of the rule have a Cost or an amount.
+func (r *rule) own() bool { return r.costBy == CostOwn || r.costBy == CostUnit }
+
+// A unitArg is the place of an amount: arg is the index in the arguments, and unit is
+// Rule.Unit.
+type unitArg struct{ arg, unit int }
 
 // New returns a Program with the rules. The error says which kind or limit is wrong.
 func New(rules []Rule) (*Program, error) {
 	if len(rules) < 1 || len(rules) > MaxRules {
 		return nil, fmt.Errorf("%d rules: there must be from 1 to %d", len(rules), MaxRules)
 	}
-	kinds, own := make([]contract.Kind, len(rules)), make([]bool, len(rules))
+	kinds, by := make([]contract.Kind, len(rules)), make([]CostBy, len(rules))
 	for i, r := range rules {
 		if r.Limit == nil || r.Limit.Kind == nil || r.Limit.Kind.Common() == nil {
 			return nil, fmt.Errorf("limit %d is nil, or has no Kind: NewLimit must return a Limit with a Kind", i+1)
 		}
-		kinds[i], own[i] = r.Limit.Kind, CostOf(r.Limit.Kind, r.Cost) == CostOwn
+		kinds[i], by[i] = r.Limit.Kind, CostOf(r.Limit.Kind, r.Cost, r.Unit > 0)
 	}
-	src, err := script.Of(kinds, own)
+	src, err := script.Of(kinds, by)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +150,7 @@ func New(rules []Rule) (*Program, error) {
 	keys, some := 0, false
 	for i, r := range rules {
 		l, layout := r.Limit, src.Rules[i]
-		costBy := CostOf(l.Kind, r.Cost)
+		costBy := by[i]
 		pauses := costBy == CostNothing
 		form, err := newStep(layout, l)
 		if err != nil {
@@ -147,6 +172,11 @@ func New(rules []Rule) (*Program, error) {
 			p.ownDebt = min(p.ownDebt, l.MaxDebt)
 		case CostRequest:
 			p.debt = min(p.debt, l.MaxDebt)
+		case CostUnit:
+			p.rules[i].unitNumber = len(p.units)
+			p.units = append(p.units, unitArg{len(p.consts), r.Unit})
+			p.consts = append(p.consts, store.ConstArg(0))
+			p.debts = append(p.debts, store.ConstArg(l.MaxDebt))
 		}
 	}
 	for i := range p.rules {
@@ -207,6 +237,9 @@ func (p *Program) Verbs() []script.Verb {
 	}
 	list := []script.Verb{script.Consume, script.UpTo, script.Peek, script.Reset}
 	debt := min(p.debt, p.ownDebt) > 0
+	for _, d := range p.debts {
+		debt = debt && d.Int() > 0
+	}
 	if debt {
 		list = append(list, script.Force)
 	}

@@ -90,6 +90,11 @@ func (p *Program) run(v script.Verb, tx store.Tx, args []store.Arg, reply []stor
 	if v.Adjusts() {
 		reply = append(reply, store.IntegerValue(o.cost), store.IntegerValue(o.kept))
 	}
+	if v.Adjusts() && len(r.units) > 0 {
+		for _, cost := range o.costs[:len(held)] {
+			reply = append(reply, store.IntegerValue(cost))
+		}
+	}
 	return reply, nil
 }
 
@@ -116,6 +121,9 @@ func (r *run) hasConsts() bool {
 	args := r.args[:len(consts)]
 	for i := range consts {
 		if n := consts[i].Int(); args[i].Int() != n || n == 0 && args[i].String() != consts[i].String() {
+			if slices.ContainsFunc(r.units, func(u unitArg) bool { return u.arg == i }) {
+				continue
+			}
 			return false
 		}
 	}
@@ -142,12 +150,26 @@ func (r *run) step(i int) *step {
 // fit. It is also 1 for Settle, which asks for nothing yet.
 func (r *run) cost(q *rule) int64 {
 	switch {
-	case q.costBy == CostOwn:
-		return r.args[q.arg+len(q.Limit.Args)].Int()
+	case q.costBy == CostOwn || q.costBy == CostUnit && !r.verb.Adjusts():
+		return r.amount(q)
 	case r.verb.TakesUpTo() || r.verb == script.Settle:
 		return 1
 	}
 	return r.call.Cost
+}
+
+// amount returns the argument that has the Cost of q, or the amount in its unit.
+func (r *run) amount(q *rule) int64 { return r.args[q.arg+len(q.Limit.Args)].Int() }
+
+// debt returns how many tokens a verb that Debts can consume beyond the limit of q.
+func (r *run) debt(q *rule) int64 {
+	switch q.costBy {
+	case CostOwn:
+		return r.call.ownDebt
+	case CostUnit:
+		return r.args[r.source.Arg(r.verb, script.ArgUnitDebt)+q.unitNumber].Int()
+	}
+	return r.call.debt
 }
 
 // ask returns the contract.Ask for the Step of q.
@@ -197,7 +219,7 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 			reply = append(reply, store.IntegerValue(v))
 		}
 		if !q.pauses() || !r.verb.Forces() {
-			take = fit(r.verb, q.costBy == CostOwn, r.cost(q), h.room+r.call.debt, take)
+			take = fit(r.verb, q.own(), r.cost(q), h.room+r.call.debt, take)
 		}
 	}
 	if r.verb.Marks() {
@@ -249,22 +271,26 @@ func (r *run) consume(i int, h *held, take int64) error {
 	if (r.verb.TakesUpTo() || r.verb.Forces()) && q.costBy == CostRequest {
 		n = take
 	}
-	if r.verb.Forces() {
-		if q.costBy == CostOwn {
-			n = min(n, h.room+r.call.ownDebt)
-		}
-		if n <= 0 {
-			return nil
-		}
+	if r.verb.Forces() && q.own() {
+		n = min(n, h.room+r.debt(q))
+	}
+	if q.costBy == CostUnit {
+		total, asked = max(n, 0), r.cost(q)
 	}
 	if r.verb.Marks() && q.layout.Marker > 0 {
 		gen = r.call.Gen
+	}
+	if n <= 0 && (r.verb.Forces() || q.costBy == CostUnit) {
+		if q.costBy == CostUnit && gen > 0 && r.call.Life > 0 {
+			r.putMark(i, r.now, 0, [store.MaxNums]int64{gen, 0, 0, asked, r.fit(i)})
+		}
+		return nil
 	}
 	if s.raw != nil {
 		if err := s.raw.Write(r.tx, q.key, r.now, h.state, n, r.ask(q), gen, r.slack); err != nil || gen == 0 {
 			return err
 		}
-		r.markStep(i, h, n, total, asked, gen)
+		r.markStep(i, h, n, total, asked, gen, 0)
 		return nil
 	}
 	h.take(n)
@@ -275,7 +301,7 @@ func (r *run) consume(i int, h *held, take int64) error {
 		r.tx.Put(q.key, h.nums, ttl)
 	}
 	if gen > 0 {
-		r.markCell(i, h, n, total, asked)
+		r.markCell(i, h, n, total, asked, 0)
 	}
 	return nil
 }

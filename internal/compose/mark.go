@@ -9,19 +9,36 @@ import (
 )
 
 // An outcome is what a Refund or a Settle replies: see replyLayout.
-type outcome struct{ head, cost, kept int64 }
+type outcome struct {
+	head, cost, kept int64
+
+	// costs has what the decision costs in each rule, plus 1, or 0 if the rule has no
+	// marker. It is set only if a rule counts a unit.
+	costs [MaxRules]int64
+}
 
 // marks holds the markers of all rules. If a marker is missing or has ended, Len is 0.
 type marks [MaxRules]store.Nums
 
-// spent returns what the decision costs, and ASKED. The markers of all rules agree,
-// unless a rule kept its tokens, or a limiter without the rule settled the decision. If
-// all markers are of rules that kept their tokens, the cost is TOTAL of one of them, and
-// kept is true.
-func (m *marks) spent() (total, asked int64, kept bool) {
-	kept = true
+// found reports whether any marker is there.
+func (m *marks) found() bool {
 	for i := range m {
-		if n := &m[i]; n.Len > 0 && (kept || n.Tag != script.KeptTag) {
+		if m[i].Len > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// spent returns what the decision costs, and ASKED. The markers of all rules agree,
+// unless a rule counts a unit, which spent ignores, a rule kept its tokens, or a limiter
+// without the rule settled the decision. If all markers are of rules that kept their
+// tokens, the cost is TOTAL of one of them, and kept is true. asked is 0 if there is no
+// such marker.
+func (r *run) spent(m *marks) (total, asked int64, kept bool) {
+	kept = true
+	for i := range r.rules {
+		if n := &m[i]; n.Len > 0 && r.rules[i].costBy != CostUnit && (kept || n.Tag != script.KeptTag) {
 			total, asked, kept = n.N[script.MarkTotal], n.N[script.MarkAsked], n.Tag == script.KeptTag
 		}
 	}
@@ -41,8 +58,9 @@ func spentBy(n *store.Nums, cost int64) int64 {
 	return n.N[script.MarkTotal]
 }
 
-// readMarks reads the markers. It reports whether any is there.
-func (r *run) readMarks(m *marks) (found bool, err error) {
+// readMarks reads the markers. ended has bit i if the
+// decision has ended in rule i, but its marker, of a rule that counts a unit, is there.
+func (r *run) readMarks(m *marks) (ended int64, err error) {
 	for i := range r.rules {
 		q, s := &r.rules[i], r.step(i)
 		if q.layout.Marker == 0 {
@@ -52,50 +70,69 @@ func (r *run) readMarks(m *marks) (found bool, err error) {
 		size := r.rules[i].layout.MarkInts()
 		switch {
 		case err != nil:
-			return false, err
+			return 0, err
 		case !ok:
 			continue
 		case !script.IsMark(n.Tag) || int(n.Len) != size:
-			return false, store.ForeignAt(q.layout.Marker)
+			return 0, store.ForeignAt(q.layout.Marker)
 		}
-		ends := n.N[size-1]
-		switch {
-		case s.raw != nil:
-		case !s.kind.Absolute && !r.sameFit(i, &n):
-			ends = math.MaxInt64
-		default:
-			ends = s.meter.Ends(toCell(n.N[script.MarkHead : script.MarkHead+s.cell]))
+		ends, cell := n.N[size-1], int64(math.MaxInt64)
+		if s.raw == nil && (s.kind.Absolute || r.sameFit(i, &n)) {
+			cell = s.meter.Ends(toCell(n.N[script.MarkHead : script.MarkHead+s.cell]))
+		}
+		switch unit := q.costBy == CostUnit; {
+		case s.raw == nil && !unit:
+			ends = cell
+		case unit && cell <= r.now:
+			ended |= 1 << i
 		}
 		if ends > r.now {
-			m[i], found = n, true
+			m[i] = n
 		}
 	}
-	return found, nil
+	return ended, nil
 }
 
 // replay returns the reply to a repeated decision, if a marker is there. The reply has
 // the state of the rules and the code already.
 func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool, err error) {
 	var m marks
-	if found, err := r.readMarks(&m); !found || err != nil {
+	if _, err := r.readMarks(&m); !m.found() || err != nil {
 		return nil, false, err
 	}
-	total, asked, _ := m.spent()
-	if code := len(reply) - 1; asked == r.call.Cost || r.verb.TakesUpTo() && asked < r.call.Cost {
-		reply[head], reply[code] = store.IntegerValue(total), store.IntegerValue(script.Replayed)
+	total, asked, _ := r.spent(&m)
+	code := int64(script.Replayed)
+	if asked > 0 && asked != r.call.Cost && !(r.verb.TakesUpTo() && asked < r.call.Cost) {
+		total, code = asked, script.OtherCost
+	} else if i := r.otherAmount(&m); i >= 0 {
+		total, code = m[i].N[script.MarkAsked], script.OtherCost+int64(i)+1
+	} else if asked == 0 {
+		total = 1
+	}
+	reply[head], reply[len(reply)-1] = store.IntegerValue(total), store.IntegerValue(code)
+	if code == script.Replayed {
 		for i := range r.rules {
 			reply = r.appendSpent(i, &m[i], reply)
 		}
-	} else {
-		reply[head], reply[code] = store.IntegerValue(asked), store.IntegerValue(script.OtherCost)
 	}
 	return reply, true, nil
+}
+
+// otherAmount returns the first rule whose marker has another amount than the call, or -1.
+func (r *run) otherAmount(m *marks) int {
+	for i := range r.rules {
+		if q := &r.rules[i]; q.costBy == CostUnit && m[i].Len > 0 && m[i].N[script.MarkAsked] != r.amount(q) {
+			return i
+		}
+	}
+	return -1
 }
 
 // appendSpent appends the last integers of rule i to a reply, for Program.replayed: the
 // tokens that the decision of the marker m consumed, 1 if its FIT has changed, and the
 // cell after it. They are all 0 if the rule has no marker, or if it has no Cost and a
-// Settle changed the tokens. The cell is 0 if the rule has a Step.
+// Settle changed the tokens. The cell is 0 if the rule has a Step. If the rule counts a
+// unit, the first integer is TOTAL plus 1, or 0 if it has no marker.
 func (p *Program) appendSpent(i int, m *store.Nums, reply []store.Value) []store.Value {
 	q := &p.rules[i]
 	var ints [2 + store.MaxNums]int64
@@ -107,6 +144,12 @@ func (p *Program) appendSpent(i int, m *store.Nums, reply []store.Value) []store
 		if q.step.meter != nil {
 			copy(ints[2:], m.N[script.MarkHead:script.MarkHead+q.ints])
 		}
+	}
+	if q.costBy == CostUnit && m.Len > 0 {
+		if n := m.N[script.MarkTotal]; ints[0] == 0 || n == 0 { // 2 says that the cell is not that of the decision
+			ints[1] = 2
+		}
+		ints[0] = m.N[script.MarkTotal] + 1
 	}
 	for _, n := range ints[:2+q.ints] {
 		reply = append(reply, store.IntegerValue(n))
@@ -126,26 +169,36 @@ func (r *run) spends(take int64) (total, asked int64) {
 	return r.call.Cost, r.call.Cost
 }
 
-// markStep writes the marker of rule i, whose Step has consumed n tokens.
-func (r *run) markStep(i int, h *held, n, total, asked, gen int64) {
+// markStep writes the marker of rule i, whose Step has consumed n tokens. least is as in
+// putMark.
+func (r *run) markStep(i int, h *held, n, total, asked, gen, least int64) {
 	c, ends := h.step.raw.(contract.StepRefunder).Mark(r.now, h.state, n, gen)
-	r.putMark(i, ends, [store.MaxNums]int64{gen, n, total, asked, r.fit(i), c.A, c.B, c.C, ends})
+	r.putMark(i, ends, least, [store.MaxNums]int64{gen, n, total, asked, r.fit(i), c.A, c.B, c.C})
 }
 
 // markCell writes the marker of rule i, whose next cell is known.
-func (r *run) markCell(i int, h *held, held, total, asked int64) {
+func (r *run) markCell(i int, h *held, held, total, asked, least int64) {
 	s := h.step
 	ints := [store.MaxNums]int64{h.nums.N[s.cell], held, total, asked, r.fit(i)}
 	copy(ints[script.MarkHead:], h.nums.N[:s.cell])
 	if s.notes() {
 		ints[script.MarkHead+s.cell] = h.nums.N[s.cell+1]
 	}
-	r.putMark(i, h.ends, ints)
+	r.putMark(i, h.ends, least, ints)
 }
 
-// putMark writes the marker of rule i. The decision ends at ends.
-func (r *run) putMark(i int, ends int64, ints [store.MaxNums]int64) {
-	n := store.Nums{Tag: script.MarkTag, Len: uint8(r.rules[i].layout.MarkInts()), N: ints}
+// putMark writes the marker of rule i, whose last integer it sets. The decision ends at
+// ends. least is the END of an earlier marker, or 0.
+func (r *run) putMark(i int, ends, least int64, ints [store.MaxNums]int64) {
+	q := &r.rules[i]
+	size := q.layout.MarkInts()
+	if q.costBy == CostUnit {
+		ends = max(ends, r.now+r.call.Life, least)
+	}
+	if q.costBy == CostUnit || q.layout.Step != nil {
+		ints[size-1] = ends
+	}
+	n := store.Nums{Tag: script.MarkTag, Len: uint8(size), N: ints}
 	if r.verb == script.Settle {
 		n.Tag = script.SettledTag
 	}
@@ -156,18 +209,25 @@ func (r *run) putMark(i int, ends int64, ints [store.MaxNums]int64) {
 // keeps its tokens (see giveBack), and no rule refunds any, nothing changes.
 func (r *run) refund(held []held) (o outcome, err error) {
 	var m marks
-	if _, err := r.readMarks(&m); err != nil {
+	ended, err := r.readMarks(&m)
+	if err != nil {
 		return o, err
 	}
 	for i := range r.rules {
-		if r.rules[i].costBy == CostRequest && r.call.Cost > 0 && m[i].N[script.MarkAsked] > r.call.Cost {
+		q, asked := &r.rules[i], m[i].N[script.MarkAsked]
+		if q.costBy == CostRequest && r.call.Cost > 0 && asked > r.call.Cost ||
+			q.costBy == CostUnit && r.amount(q) >= 0 && asked > r.amount(q) {
 			return outcome{head: script.TooLittle}, nil
 		}
 	}
+	var was outcome
 	for i := range r.rules {
 		n := &m[i]
 		spent := spentBy(n, 0)
-		if spent == 0 { // a missing marker, or one that was settled to 0
+		if n.Len > 0 {
+			was.costs[i], o.costs[i] = spent+1, 1
+		}
+		if spent == 0 || ended>>i&1 > 0 { // a missing marker, or one that was settled to 0
 			continue
 		}
 		gave, keeps, err := r.giveBack(i, &held[i], n, spent)
@@ -178,13 +238,15 @@ func (r *run) refund(held []held) (o outcome, err error) {
 			o.head = 1
 		case keeps:
 			o.kept |= 1 << i
+			o.costs[i] = was.costs[i]
 			if r.rules[i].costBy == CostRequest && n.N[script.MarkFit]%2 == 0 {
 				o.cost = max(o.cost, spent)
 			}
 		}
 	}
 	if o.kept > 0 && o.head == 0 {
-		o.cost, _, _ = m.spent()
+		o.cost, _, _ = r.spent(&m)
+		o.costs = was.costs
 		return o, nil
 	}
 	for i := range r.rules {

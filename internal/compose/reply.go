@@ -18,16 +18,18 @@ import (
 //     if the decision was found.
 //   - at replyTime, the time of the decision.
 //   - for Refund and Settle, at replyState, the new cost of the decision, and then the
-//     rules that keep another cost: bit i stands for rule i.
+//     rules that keep another cost: bit i stands for rule i. If a rule counts a unit,
+//     outcome.costs follow.
 //   - if the verb decides, at rule.state of each rule, the integers of its state before
 //     the decision.
-//   - if the verb marks, at code, a code: 0, script.Replayed or script.OtherCost. With
-//     one of these two, the head is TOTAL or ASKED of the markers.
+//   - if the verb marks, at code, a code: 0, script.Replayed or script.OtherCost, to which
+//     the number of a rule can be added. The head is then TOTAL or ASKED of the markers.
 //   - after script.Replayed, at rule.spent of each rule, the integers of appendSpent.
 //
 // A server replies with one string, "HEAD;SEC USEC;value;value…", with the earlier value
 // of each rule's key. A repeated decision adds ";CODE" and the values of the markers. To
-// Refund and Settle, it replies "HEAD;SEC USEC;COST KEPT".
+// Refund and Settle, it replies "HEAD;SEC USEC;COST KEPT", and the further costs after
+// spaces.
 type replyLayout struct {
 	code int // the number of integers before the code
 	all  int // the number of all integers
@@ -68,8 +70,16 @@ type Reply struct {
 	OtherCost bool  // the ID names an earlier decision with another cost, Asked
 	TooLittle bool  // Call.Cost of a Refund is less than the tokens that the decision consumed
 	Asked     int64
+	Other     int // with OtherCost, the number of the rule whose unit has another amount, from 1, or 0
 
 	ints []store.Value // the integers of the reply
+}
+
+// Cost returns what the decision that a Refund or a Settle has adjusted costs in rule i. A
+// rule must count a unit. ok is false if the rule had no marker.
+func (o *Reply) Cost(i int) (n int64, ok bool) {
+	n = o.ints[replyState+2+i].Int()
+	return max(n-1, 0), n > 0
 }
 
 // Head returns the first integer of the reply, as the script made it.
@@ -82,6 +92,8 @@ func (p *Program) Parse(v script.Verb, reply, flat []store.Value) (Reply, error)
 	switch {
 	case v.Decides():
 		want = p.layout.code
+	case v.Adjusts() && len(p.units) > 0:
+		want += 2 + len(p.rules)
 	case v.Adjusts():
 		want += 2
 	}
@@ -112,8 +124,8 @@ func (p *Program) Parse(v script.Verb, reply, flat []store.Value) (Reply, error)
 	switch {
 	case code == script.Replayed:
 		o.Replayed, o.Granted = true, n
-	case code == script.OtherCost:
-		o.OtherCost, o.Asked = true, n
+	case code >= script.OtherCost:
+		o.OtherCost, o.Asked, o.Other = true, n, int(code-script.OtherCost)
 	case v.Forces():
 		o.Allowed, o.Granted = true, n
 	case v.TakesUpTo():
@@ -126,10 +138,18 @@ func (p *Program) Parse(v script.Verb, reply, flat []store.Value) (Reply, error)
 			o.Granted, o.Kept = reply[replyState].Int(), reply[replyState+1].Int()
 		}
 	}
-	if o.Now < 1 || o.Now >= contract.MaxSpan || n > 1 && !many || code > script.OtherCost || o.Kept>>len(p.rules) > 0 {
+	if o.Now < 1 || o.Now >= contract.MaxSpan || n > 1 && !many || code > p.maxCode() || o.Kept>>len(p.rules) > 0 {
 		return Reply{}, fmt.Errorf("%w: %s%s replied %d at %d", store.ErrScript, p.Name(), v.Suffix(), n, o.Now)
 	}
 	return o, nil
+}
+
+// maxCode returns the largest code in a reply.
+func (p *Program) maxCode() int64 {
+	if len(p.units) == 0 {
+		return script.OtherCost
+	}
+	return script.OtherCost + int64(len(p.rules))
 }
 
 // parseText parses the reply of a server, and appends its integers to ints.
@@ -148,13 +168,14 @@ func (p *Program) parseText(v script.Verb, text string, ints []store.Value) ([]s
 	}
 	ints = append(ints, store.IntegerValue(n), store.IntegerValue(s*1_000_000+us))
 	if v.Adjusts() {
-		cost, kept, _ := strings.Cut(rest, " ")
-		n, err1 := strconv.ParseInt(cost, 10, 64)
-		k, err2 := strconv.ParseInt(kept, 10, 64)
-		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("it replied %q", text)
+		for one := range strings.SplitSeq(rest, " ") {
+			n, err := strconv.ParseInt(one, 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("it replied %q", text)
+			}
+			ints = append(ints, store.IntegerValue(n))
 		}
-		return append(ints, store.IntegerValue(n), store.IntegerValue(k)), nil
+		return ints, nil
 	}
 	rules := p.rules
 	if !v.Decides() {
@@ -189,7 +210,7 @@ func (p *Program) parseMarks(text string, more bool, ints []store.Value) ([]stor
 	code, rest, more := strings.Cut(text, ";")
 	n, err := strconv.ParseInt(code, 10, 8)
 	ints = append(ints, store.IntegerValue(n))
-	if err != nil || n != script.Replayed && n != script.OtherCost {
+	if err != nil || n < script.Replayed || n > p.maxCode() {
 		return nil, fmt.Errorf("it replied %q after the rules", text)
 	}
 	for i := range p.rules {

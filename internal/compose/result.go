@@ -37,7 +37,7 @@ func (a *Result) deny(retry time.Duration) {
 // Result returns the answer of rule i to the call c. o is the parsed reply of v.
 func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 	r := &p.rules[i]
-	a := contract.Ask{Cost: r.costOf(v, o.Granted, c.Cost), Wait: min(c.Wait, p.maxWait)}
+	a := contract.Ask{Cost: r.costOf(v, o.Granted, c), Wait: min(c.Wait, p.maxWait)}
 	if v.Forces() {
 		a.Wait = 0
 	}
@@ -46,8 +46,10 @@ func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 	}
 	granted := func(room int64) int64 {
 		switch {
-		case v.Forces() && r.costBy != CostOwn:
+		case v.Forces() && !r.own():
 			return o.Granted
+		case v.Forces() && r.costBy == CostUnit:
+			return max(min(a.Cost, room+r.Limit.MaxDebt), 0)
 		case v.Forces():
 			return max(min(r.Cost, room+p.ownDebt), 0)
 		case o.Allowed && v != script.Peek:
@@ -96,16 +98,18 @@ func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 	return out
 }
 
-// costOf returns the tokens that a call with this cost consumes from r if it is allowed.
-// n is the number of tokens for an UpTo.
-func (r *rule) costOf(v script.Verb, n, cost int64) int64 {
+// costOf returns the tokens that the call c consumes from r if it is allowed. n is the
+// number of tokens for an UpTo.
+func (r *rule) costOf(v script.Verb, n int64, c *Call) int64 {
 	switch {
 	case r.costBy == CostOwn:
 		return r.Cost
+	case r.costBy == CostUnit:
+		return c.Amounts[r.Unit-1]
 	case v.TakesUpTo():
 		return max(n, 1)
 	}
-	return cost
+	return c.Cost
 }
 
 // replayed returns the answer of rule i to a repeated decision: the current state, and
@@ -121,8 +125,16 @@ func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out 
 	out.Allowed, out.Delay, out.RetryAfter, out.Granted = true, 0, 0, o.Granted
 	spent := o.ints[r.spent : r.spent+2+r.ints]
 	n, changed, meter := spent[0].Int(), spent[1].Int() > 0, r.step.meter
-	if r.costBy == CostOwn {
+	switch {
+	case r.costBy == CostOwn:
 		out.Granted = cmp.Or(n, r.Cost) // a Force can have consumed less than the Cost
+	case r.costBy == CostUnit && n == 0: // the rule has no marker
+		out.Granted = a.Cost
+	case r.costBy == CostUnit:
+		n--
+		if out.Granted = n; spent[1].Int() == 2 {
+			n = 0
+		}
 	}
 	if n > 0 && meter != nil && r.step.kind.Reserves && !v.Forces() {
 		before := meter.Take(cellOf(spent[2:]), -n)

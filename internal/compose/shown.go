@@ -15,6 +15,7 @@ type Shown struct {
 	retryAfter time.Duration
 	granted    int64
 	follows    bool // a rule consumes the cost of the request
+	units      bool // a rule counts a unit
 }
 
 // Add adds the answer of rule i. The first rule is 0. If the rule pauses and the request
@@ -28,15 +29,18 @@ func (s *Shown) Add(i int, remaining int64, retryAfter, delay time.Duration) {
 
 // Grant adds the tokens that a rule consumed.
 func (s *Shown) Grant(by CostBy, tokens int64) {
-	if by == CostRequest {
+	switch by {
+	case CostRequest:
 		s.granted, s.follows = tokens, true
+	case CostUnit:
+		s.units = true
 	}
 }
 
-// Granted returns what each rule without a Cost consumed. If every rule has one, it
-// returns own, which the rule that is shown consumed.
+// Granted returns what each rule without a Cost consumed. If every rule has one, or a rule
+// counts a unit, it returns own, which the rule that is shown consumed.
 func (s *Shown) Granted(own int64) int64 {
-	if s.follows {
+	if s.follows && !s.units {
 		return s.granted
 	}
 	return own

@@ -56,7 +56,15 @@ func (p *Program) HasCells() bool { return p.cells }
 // OnlyCells reports whether q reads and writes only cells, so that slots can decide it if
 // its Program HasCells.
 func (q *Query) OnlyCells() bool {
-	return q.Verb == script.Consume || q.Verb == script.UpTo || q.Verb == script.Peek
+	if q.Verb != script.Consume && q.Verb != script.UpTo && q.Verb != script.Peek {
+		return false
+	}
+	for _, u := range q.Program.units { // a rule whose amount is 0 keeps its value
+		if q.Call.Amounts[u.unit-1] == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // DecideOnSlots makes the decision, and writes the records. now is the store's time.
@@ -129,8 +137,8 @@ func (d *Query) read(slots []Slot) bool {
 		}
 		c = m.Advance(now, c)
 		sl.cell, sl.room = c, m.Room(now, at, c)
-		n = fit(d.Verb, q.costBy == CostOwn, q.costOf(d.Verb, n, d.Call.Cost), sl.room, n)
-		if n > 0 && q.costOf(d.Verb, n, d.Call.Cost) > q.Limit.Capacity {
+		n = fit(d.Verb, q.own(), q.costOf(d.Verb, n, &d.Call), sl.room, n)
+		if n > 0 && q.costOf(d.Verb, n, &d.Call) > q.Limit.Capacity {
 			return false // a Meter with a defect
 		}
 	}
@@ -144,7 +152,7 @@ func (d *Query) consume(slots []Slot, each []Result, a *Result) {
 	shown := Shown{Allowed: true}
 	for i := range slots {
 		sl, q := &slots[i], &rules[i]
-		m, cost, delay := q.step.meter, q.costOf(d.Verb, d.take, d.Call.Cost), time.Duration(0)
+		m, cost, delay := q.step.meter, q.costOf(d.Verb, d.take, &d.Call), time.Duration(0)
 		if q.pauses() {
 			if shown.Add(i, math.MaxInt64, 0, 0); len(each) > 0 {
 				q.open(&each[i])
@@ -168,7 +176,7 @@ func (d *Query) consume(slots []Slot, each []Result, a *Result) {
 		}
 	}
 	q := &rules[shown.Rule]
-	a.Allowed, a.Granted, a.Delay, a.Rule, a.Limit, a.Window = true, shown.Granted(q.Cost), shown.Delay, q.Name, q.Limit.Capacity, q.Limit.Window
+	a.Allowed, a.Granted, a.Delay, a.Rule, a.Limit, a.Window = true, shown.Granted(q.costOf(d.Verb, d.take, &d.Call)), shown.Delay, q.Name, q.Limit.Capacity, q.Limit.Window
 	a.Remaining, a.ResetAfter = shown.remaining, slots[shown.Rule].resetAfter(now)
 }
 
@@ -188,7 +196,7 @@ func (d *Query) answer(slots []Slot, each []Result, a *Result) {
 		if q.pauses() {
 			q.open(one)
 		} else {
-			q.resultOfCell(one, d.now, sl.cell, sl.room, sl.used, q.costOf(d.Verb, d.take, d.Call.Cost), d.Call.Wait)
+			q.resultOfCell(one, d.now, sl.cell, sl.room, sl.used, q.costOf(d.Verb, d.take, &d.Call), d.Call.Wait)
 			left = one.Remaining
 		}
 		if len(each) > 0 {

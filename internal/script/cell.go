@@ -15,7 +15,9 @@ func (r *Rule) readStep(w *writer, v Verb) {
 		w.f("local %s\n", r.suffix(r.locals, "", ", "))
 	}
 	w.f("do\n")
-	r.cost(w)
+	if r.unit == 0 || !v.Adjusts() {
+		r.cost(w)
+	}
 	w.f("local room = 0%s", r.sections["read"])
 	switch {
 	case v == Settle:
@@ -118,10 +120,10 @@ func (r *Rule) ints(w *writer, local, before string) {
 	}
 }
 
-// writeCell writes Lua that consumes n tokens. If mark is not empty, it also writes a
-// marker. A cell without a generation gets the generation gen.
-func (r *Rule) writeCell(w *writer, mark, gen string) {
-	i := r.number
+// writeCell writes Lua that consumes n tokens from r. If mark is not empty, it also writes
+// a marker. A cell without a generation gets that of the decision.
+func (s *Source) writeCell(w *writer, r *Rule, v Verb, mark string) {
+	i, gen := r.number, s.shared(v, ArgGen)
 	w.f("%slocal ends%slocal from = ends - ends %% 1048576\n", r.sections["take"][1:], r.sections["ends"])
 	value := "value"
 	if mark == "" {
@@ -146,10 +148,33 @@ func (r *Rule) writeCell(w *writer, mark, gen string) {
 		w.f("end\n")
 	}
 	if mark != "" {
-		w.f("redis.call('SET', %s, %s .. ints", luaKey(r.Marker), mark)
+		note, end := "", ""
 		if len(r.Note) > 0 {
-			w.f(" .. ' ' .. %s%d", r.Note[0], i)
+			note = fmt.Sprintf(" .. ' ' .. %s%d", r.Note[0], i)
 		}
-		w.f(", 'PX', life)\n")
+		if r.unit > 0 {
+			end = " .. string.format(' %d', ends)"
+			s.lives(w, v, "")
+		}
+		w.f("redis.call('SET', %s, %s .. ints%s%s, 'PX', life)\n", luaKey(r.Marker), mark, note, end)
 	}
+}
+
+// lives writes Lua that makes ends the END of the marker of a decision that ends then, and
+// life its TTL. END is at least least, which can be "".
+func (s *Source) lives(w *writer, v Verb, least string) {
+	w.f("local stop = now + %s\n", s.shared(v, ArgLife))
+	if least != "" {
+		w.f("if %s > stop then stop = %s end\n", least, least)
+	}
+	w.f("if stop > ends then\nends = stop\nlocal from = ends - ends %% 1048576\n%send\n", strings.Replace(luaLife, "local ", "", 1))
+}
+
+// markNothing writes Lua that begins with "else": it writes the marker of a decision that
+// consumes nothing from r, which counts a unit.
+func (s *Source) markNothing(w *writer, r *Rule, v Verb) {
+	life, asked := s.shared(v, ArgLife), luaArg(r.arg+len(r.Args))
+	w.f("elseif %s ~= '0' then\nlocal ends = now + %s\nlocal from = ends - ends %% 1048576\n%s", life, life, luaLife)
+	w.f("redis.call('SET', %s, '%s ' .. %s .. ' 0 0 ' .. %s .. ' ' .. %s .. string.format('%s %%d', ends), 'PX', life)\n",
+		luaKey(r.Marker), MarkTag[:], s.shared(v, ArgGen), asked, s.fit(r, v), strings.Repeat(" 0", r.MarkInts()-MarkHead-1))
 }

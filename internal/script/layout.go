@@ -60,25 +60,34 @@ func (v Verb) Generates() bool { return v.Markers() || v.Debts() }
 
 func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 
-// The arguments of a script are the constants of each rule, followed by its Cost if it
-// has one, then the text if it is used, and then the arguments that all rules share:
+// The arguments of a script are the constants of each rule, followed by its Cost or its
+// amount if it has one, then the text if it is used, and then the arguments that all rules
+// share:
 // cost, wait and time. If the last ones are left out, the defaults are a cost of 1, a
 // wait of 0, and the store's clock.
 //
 // A verb that Generates has other arguments: the cost, the wait, the generation, FIT of
 // each marker, and the time, which can be left out. If the verb Debts, ArgDebt replaces
-// the wait, and ArgOwnDebt follows the generation. A server allocates more if there are
-// more than eight arguments.
+// the wait, and ArgOwnDebt and the ArgUnitDebts follow the generation. If a rule counts a
+// unit, ArgLife precedes the FITs. A server allocates more if there are more than eight
+// arguments.
+//
+// For a Settle and a Refund, a cost or an amount of Unnamed means that it is not given.
 const (
-	ArgCost    = iota // tokens
-	ArgWait           // microseconds
-	ArgNow            // microseconds since the Unix epoch
-	ArgGen            // the generation of a decision that writes markers
-	ArgOwnDebt        // the largest debt of the rules with a Cost
-	ArgFit            // FIT of the first marker
+	ArgCost     = iota // tokens
+	ArgWait            // microseconds
+	ArgNow             // microseconds since the Unix epoch
+	ArgGen             // the generation of a decision that writes markers
+	ArgOwnDebt         // the largest debt of the rules with a Cost
+	ArgUnitDebt        // the largest debt of the first rule that counts a unit
+	ArgLife            // how long the markers of such rules live, at least, in microseconds
+	ArgFit             // FIT of the first marker
 
 	ArgDebt = ArgWait // the largest debt of the rules without a Cost
 )
+
+// Unnamed is a cost or an amount that is not given.
+const Unnamed = -1
 
 // Arg returns the index of arg, for example [ArgCost], in the arguments of v.
 func (s *Source) Arg(v Verb, arg int) int {
@@ -98,6 +107,15 @@ func (s *Source) Arg(v Verb, arg int) int {
 		return at
 	}
 	if v.Debts() {
+		if at++; arg == ArgUnitDebt {
+			return at
+		}
+		at += s.units
+	}
+	if arg == ArgLife {
+		return at
+	}
+	if s.Lives(v) {
 		at++
 	}
 	if arg == ArgNow && v.Markers() {
@@ -106,7 +124,12 @@ func (s *Source) Arg(v Verb, arg int) int {
 	return at
 }
 
-// The codes in the reply of a verb that writes markers.
+// Lives reports whether the script of v takes ArgLife.
+func (s *Source) Lives(v Verb) bool { return s.units > 0 && (v.Marks() || v == Settle) }
+
+// The codes in the reply of a verb that writes markers. If a rule counts a unit and the
+// decision had another amount of it, the code is OtherCost plus the number of the rule,
+// from 1.
 const (
 	Replayed  = 1 // the decision was repeated: the reply begins with TOTAL
 	OtherCost = 2 // the decision with this ID had another cost: the reply begins with ASKED
@@ -129,8 +152,8 @@ func IsMark(t store.Tag) bool { return t == MarkTag || t == SettledTag || t == K
 const (
 	MarkGen   = iota // GEN: the generation of the value that the decision wrote
 	MarkHeld         // HELD: the number of tokens that a refund can return
-	MarkTotal        // TOTAL: the number of tokens that the decision consumed from each rule without a Cost
-	MarkAsked        // ASKED: the cost that the decision asked for; for a TakeUpTo what it consumed
+	MarkTotal        // TOTAL: the number of tokens that the decision consumed from each rule without a Cost, or from this rule if it counts a unit
+	MarkAsked        // ASKED: the cost or the amount that the decision asked for; for a TakeUpTo what it consumed
 	MarkFit          // FIT: see FitBits
 
 	// MarkHead is the number of these integers. Further integers follow: for a rule with
@@ -138,6 +161,9 @@ const (
 	// decision ends with that cell. If that time depends on constants, and FIT has
 	// changed, the decision ends with its marker. For a Step, they are the three integers
 	// of contract.StepRefunder.Mark, and when the decision ends.
+	//
+	// If the rule counts a unit, the last integer is END, when the marker ends. Once the
+	// decision has ended, the marker holds no tokens, but says what it has consumed.
 	MarkHead
 )
 
@@ -149,8 +175,12 @@ const FitBits = 33
 
 // MarkInts returns the number of integers of a marker.
 func (r *Rule) MarkInts() int {
-	if r.Step != nil {
+	n := MarkHead + len(r.Cell) + min(len(r.Note), 1)
+	switch {
+	case r.Step != nil:
 		return MarkHead + 4
+	case r.unit > 0:
+		return n + 1
 	}
-	return MarkHead + len(r.Cell) + min(len(r.Note), 1)
+	return n
 }

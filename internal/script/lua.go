@@ -135,6 +135,14 @@ func (r *Rule) tokens() string {
 	return "n"
 }
 
+// ownDebt returns Lua for the largest debt of a rule with a Cost or a unit.
+func (s *Source) ownDebt(r *Rule, v Verb) string {
+	if r.unit > 0 {
+		return luaArg(s.Arg(v, ArgUnitDebt) + r.unit - 1)
+	}
+	return s.shared(v, ArgOwnDebt)
+}
+
 // shared returns Lua for an argument that all rules share, for example [ArgCost].
 func (s *Source) shared(v Verb, arg int) string { return luaArg(s.Arg(v, arg)) }
 
@@ -233,10 +241,11 @@ func (s *Source) decide(w *writer, v Verb) {
 			}
 			w.f("do\n")
 			r.cost(w)
-			if v.Forces() {
-				if r.own {
-					w.f("if room%d + %s < n then n = room%d + %s end\n", r.number, s.shared(v, ArgOwnDebt), r.number, s.shared(v, ArgOwnDebt))
-				}
+			if v.Forces() && r.own {
+				debt := s.ownDebt(r, v)
+				w.f("if room%d + %s < n then n = room%d + %s end\n", r.number, debt, r.number, debt)
+			}
+			if v.Forces() || r.unit > 0 {
 				w.f("if n > 0 then\n")
 			}
 			mark := ""
@@ -244,12 +253,19 @@ func (s *Source) decide(w *writer, v Verb) {
 				mark = s.mark(r, v)
 			}
 			if r.Step == nil {
-				r.writeCell(w, mark, s.shared(v, ArgGen))
+				s.writeCell(w, r, v, mark)
 			} else if w.f("%s", r.sections["write"][1:]); mark != "" {
-				w.f("local mark, ends%slocal from = ends - ends %% 1048576\n%s", r.sections["mark"], luaLife)
+				w.f("local mark, ends%s", r.sections["mark"])
+				if r.unit > 0 {
+					w.f("ends = math.max(ends, now + %s)\n", s.shared(v, ArgLife))
+				}
+				w.f("local from = ends - ends %% 1048576\n%s", luaLife)
 				w.f("redis.call('SET', %s, %s .. ' ' .. mark .. string.format(' %%d', ends), 'PX', life)\n", luaKey(r.Marker), mark)
 			}
-			if v.Forces() {
+			if r.unit > 0 && mark != "" {
+				s.markNothing(w, r, v)
+			}
+			if v.Forces() || r.unit > 0 {
 				w.f("end\n")
 			}
 			w.f("end\n")

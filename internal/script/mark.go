@@ -28,6 +28,12 @@ func (s *Source) mark(r *Rule, v Verb) string {
 	if v.TakesUpTo() {
 		asked = total
 	}
+	if r.unit > 0 {
+		asked = luaArg(r.arg + len(r.Args))
+		if total = asked; v.Forces() {
+			total = "string.format('%d', n)"
+		}
+	}
 	switch {
 	case v.Forces():
 		held = "string.format('%d', n)"
@@ -65,13 +71,21 @@ func (s *Source) readMark(w *writer, r *Rule, v Verb, m string) {
 	for i := range r.Cell {
 		was = append(was, fmt.Sprintf("%s[%d]", m, MarkHead+1+i))
 	}
-	if r.Meter.Absolute {
-		w.f("do\n")
-	} else {
+	ended := m + " = nil"
+	if r.unit > 0 {
+		w.f("if %s[%d] <= now then\n%s = nil\nelse", m, r.MarkInts(), m)
+		ended = m + ".ended = true"
+	}
+	switch {
+	case !r.Meter.Absolute:
 		w.f("if %s then\n", s.sameFit(r, v, m))
+	case r.unit > 0:
+		w.f("\n")
+	default:
+		w.f("do\n")
 	}
 	w.f("local %s = %s\n", r.suffix(r.Cell, "", ", "), strings.Join(was, ", "))
-	w.f("local ends%sif ends <= now then %s = nil end\nend\nend\n", r.sections["ends"], m)
+	w.f("local ends%sif ends <= now then %s end\nend\nend\n", r.sections["ends"], ended)
 }
 
 // spent writes Lua that sets first to m, the marker that was just read, as marks.spent does.
@@ -89,6 +103,9 @@ func (s *Source) replay(w *writer, v Verb) {
 		w.f("do\n")
 	}
 	w.f("local marks, kept, first, mark, m = '', true\n")
+	if s.units > 0 {
+		w.f("local found, other, asked = false\n")
+	}
 	for _, r := range s.Rules {
 		if r.Marker == 0 {
 			w.f("marks = marks .. ';'\n")
@@ -96,16 +113,27 @@ func (s *Source) replay(w *writer, v Verb) {
 		}
 		w.f("m = nil\n")
 		s.readMark(w, r, v, "m")
-		s.spent(w, "m")
+		if r.unit > 0 {
+			w.f("if m then\nfound = true\nif m[4] ~= %s and not other then other, asked = %d, m[4] end\nend\n", r.tokens(), OtherCost+r.number)
+		} else {
+			s.spent(w, "m")
+		}
 		w.f("marks = marks .. ';' .. (m and mark or '')\n")
 	}
-	w.f("if first then\n")
-	other := "~= n"
+	different := "first[4] ~= n"
 	if v.TakesUpTo() {
-		other = "> most"
+		different = "first[4] > most"
 	}
-	w.f("local code = ';%d'\nif first[4] %s then code = ';%d' end\n", Replayed, other, OtherCost)
-	s.reply(w, fmt.Sprintf("string.format('%%d;', first[code == ';%d' and 3 or 4])", Replayed))
+	if s.units == 0 {
+		w.f("if first then\n")
+		w.f("local code = ';%d'\nif %s then code = ';%d' end\n", Replayed, different, OtherCost)
+		s.reply(w, fmt.Sprintf("string.format('%%d;', first[code == ';%d' and 3 or 4])", Replayed))
+	} else {
+		w.f("if first or found then\n")
+		w.f("if first and %s then other, asked = %d, first[4] end\n", different, OtherCost)
+		w.f("local code = ';' .. (other or %d)\n", Replayed)
+		s.reply(w, "string.format('%d;', other and asked or first and first[3] or 1)")
+	}
 	w.f("return reply .. code .. marks\nend\nend\n")
 }
 
@@ -115,29 +143,70 @@ func (s *Source) refund(w *writer) {
 	rules, markers := s.marked()
 	for _, r := range rules {
 		s.readMark(w, r, Refund, fmt.Sprintf("m[%d]", r.number))
-		s.spent(w, fmt.Sprintf("m[%d]", r.number))
+		if r.unit == 0 {
+			s.spent(w, fmt.Sprintf("m[%d]", r.number))
+		}
 	}
 	w.f("kept = 0\n")
+	in := func(table string) func(*Rule) string {
+		return func(r *Rule) string { return fmt.Sprintf("%s[%d]", table, r.number) }
+	}
+	if s.units > 0 {
+		w.f("local was, left = {}, {}\n")
+	}
 	for _, r := range rules {
-		if !r.own {
-			w.f("if m[%d] and n > 0 and m[%d][4] > n then return '%d;' .. sec .. ' ' .. usec .. ';0 0' end\n", r.number, r.number, TooLittle)
+		asked := "n > 0 and m[%d][4] > n"
+		switch {
+		case r.unit > 0:
+			asked = r.tokens() + " >= 0 and m[%d][4] > " + r.tokens()
+		case r.own:
+			continue
 		}
+		w.f("if m[%d] and "+asked+" then return '%d;' .. sec .. ' ' .. usec .. ';0 0'%s end\n", r.number, r.number, TooLittle, s.costs(in("left")))
 	}
 	for _, r := range rules {
 		i := r.number
-		w.f("if m[%d] and m[%d][3 - m[%d][5] %% 2] > 0 then\n", i, i, i)
-		s.giveBack(w, r, Refund, fmt.Sprintf("m[%d][3 - m[%d][5] %% 2]", i, i))
+		spent, ended := fmt.Sprintf("m[%d][3 - m[%d][5] %% 2]", i, i), ""
+		if r.unit > 0 {
+			spent, ended = fmt.Sprintf("m[%d][3]", i), fmt.Sprintf(" and not m[%d].ended", i)
+		}
+		if s.units > 0 {
+			w.f("if m[%d] then was[%d], left[%d] = %s, 0 end\n", i, i, i, spent)
+		}
+		w.f("if m[%d]%s and %s > 0 then\n", i, ended, spent)
+		s.giveBack(w, r, Refund, spent)
 		w.f("if gave == 1 then some = 1 end\nif gave == 2 then\nkept = kept + %d\n", 1<<(i-1))
 		if !r.own {
 			w.f("if m[%d][5] %% 2 == 0 then cost = math.max(cost, m[%d][3]) end\n", i, i)
 		}
+		if s.units > 0 {
+			w.f("left[%d] = was[%d]\n", i, i)
+		}
 		w.f("end\nend\n")
 	}
-	w.f("if kept > 0 and some == 0 then return '0;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', first[3], kept) end\n")
+	old := "first[3]"
+	if s.units > 0 {
+		old = "first and first[3] or 0"
+	}
+	w.f("if kept > 0 and some == 0 then return '0;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', %s, kept)%s end\n", old, s.costs(in("was")))
 	if len(markers) > 0 {
 		w.f("redis.call('UNLINK', %s)\n", strings.Join(markers, ", "))
 	}
-	w.f("return some .. ';' .. sec .. ' ' .. usec .. string.format(';%%d %%d', cost, kept)\n")
+	w.f("return some .. ';' .. sec .. ' ' .. usec .. string.format(';%%d %%d', cost, kept)%s\n", s.costs(in("left")))
+}
+
+// costs returns Lua that appends to a reply what the decision costs in each rule, plus 1,
+// or 0 if the rule has no marker. of returns Lua for the cost, or for nil. If no rule counts
+// a unit, costs returns "".
+func (s *Source) costs(of func(*Rule) string) string {
+	if s.units == 0 {
+		return ""
+	}
+	list := make([]string, len(s.Rules))
+	for i, r := range s.Rules {
+		list[i] = "(" + of(r) + " or -1) + 1"
+	}
+	return fmt.Sprintf(" .. string.format('%s', %s)", strings.Repeat(" %d", len(list)), strings.Join(list, ", "))
 }
 
 // giveBack writes Lua that does what run.giveBack does for the marker m[i]. It sets gave to 1 if

@@ -12,26 +12,62 @@ func (s *Source) settle(w *writer) {
 	rules, _ := s.marked()
 	for _, r := range rules {
 		s.readMark(w, r, Settle, fmt.Sprintf("m[%d]", r.number))
-		s.spent(w, fmt.Sprintf("m[%d]", r.number))
+		if r.unit == 0 {
+			s.spent(w, fmt.Sprintf("m[%d]", r.number))
+		}
 	}
-	w.f("if not first then return '0;' .. sec .. ' ' .. usec .. ';0 0' end\n")
+	if s.units == 0 {
+		w.f("if not first then return '0;' .. sec .. ' ' .. usec .. ';0 0' end\n")
+		s.settleCost(w, rules)
+		w.f("return '1;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', total, kept)\n")
+		return
+	}
+	costs := s.costs(func(r *Rule) string {
+		if r.own && r.unit == 0 {
+			return fmt.Sprintf("m[%d] and m[%d][2]", r.number, r.number)
+		}
+		return fmt.Sprintf("m[%d] and m[%d][3]", r.number, r.number)
+	})
+	w.f("if not next(m) then return '0;' .. sec .. ' ' .. usec .. ';0 0'%s end\n", costs)
+	w.f("local cost = first and first[3] or 0\nif first and actual >= 0 then\n")
+	s.settleCost(w, rules)
+	w.f("cost = total\nelse\nkept = actual >= 0 and %d or 0\nend\n", s.bits(func(r *Rule) bool { return !r.own }))
+	for _, r := range rules {
+		if r.unit > 0 {
+			s.settleUnit(w, r)
+		}
+	}
+	w.f("return '1;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', cost, kept)%s\n", costs)
+}
+
+// bits returns the sum of 2^i for the rules with the index i for which has is true, and
+// which have a marker.
+func (s *Source) bits(has func(*Rule) bool) (sum int) {
+	for i, r := range s.Rules {
+		if r.Marker > 0 && has(r) {
+			sum += 1 << i
+		}
+	}
+	return sum
+}
+
+// settleCost writes Lua that settles the rules that count no unit.
+func (s *Source) settleCost(w *writer, rules []*Rule) {
 	w.f("local total, fresh = actual, kept and actual or first[3]\n")
 	for _, r := range rules {
-		i := r.number
-		if r.own {
-			continue
+		if !r.own {
+			i := r.number
+			w.f("if not m[%d] or m[%d][5] %% 2 == 0 then\nlocal spent = m[%d] and m[%d][3] or fresh\n", i, i, i, i)
+			s.bound(w, r, "spent")
+			w.f("end\n")
 		}
-		w.f("if not m[%d] or m[%d][5] %% 2 == 0 then\nlocal spent = m[%d] and m[%d][3] or fresh\nif total > spent then\n", i, i, i, i)
-		if r.Step != nil {
-			w.f("total = math.min(total, spent + math.max(rooms[%d] + debt, 0))\n", i)
-		} else {
-			w.f("do%send\nlocal room%stotal = math.min(total, spent + math.max(room + debt, 0))\n", r.sections["advance"], r.sections["room"])
-		}
-		w.f("end\nend\n")
 	}
 	w.f("local some, ended, change = false, false, total ~= first[3]\nkept = 0\n")
 	for _, r := range rules {
 		i, held := r.number, MarkHeld
+		if r.unit > 0 {
+			continue
+		}
 		if r.own {
 			held = MarkTotal
 		}
@@ -48,28 +84,77 @@ func (s *Source) settle(w *writer) {
 	w.f("if not some and (kept > 0 or not ended) then total, change = first[3], false end\nif change then\n")
 	for _, r := range rules {
 		i := r.number
+		if r.unit > 0 {
+			continue
+		}
 		if !r.own {
 			w.f("if by[%d] > 0 then\n", i)
-			if r.Step != nil {
-				s.addStep(w, r)
-			} else {
-				s.addCell(w, r)
-			}
+			s.add(w, r)
 			w.f("else")
 		}
 		w.f("if m[%d] then\n", i)
 		w.f("local tag = '%s'\nif keeps[%d] and m[%d][5] %% 2 == 0 then tag = '%s' else m[%d][3] = total end\n", SettledTag[:], i, i, KeptTag[:], i)
-		w.f("redis.call('SET', %s, tag .. string.format('%s', (table.unpack or unpack)(m[%d])), 'KEEPTTL')\n", luaKey(r.Marker), strings.Repeat(" %d", r.MarkInts()), i)
+		s.keepMark(w, r, "tag")
 		w.f("else\nredis.call('UNLINK', %s)\nend\n", luaKey(r.Marker))
 	}
-	w.f("end\nreturn '1;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', total, kept)\n")
+	w.f("end\n")
+}
+
+// settleUnit writes Lua that settles a rule that counts a unit, if its amount is given.
+func (s *Source) settleUnit(w *writer, r *Rule) {
+	i, m := r.number, fmt.Sprintf("m[%d]", r.number)
+	w.f("if %s >= 0 then\nlocal total, first = %s, %s\nif not first then kept = kept + %d else\n", r.tokens(), r.tokens(), m, 1<<(i-1))
+	s.bound(w, r, "first[3]")
+	w.f("by[%d] = total - first[3]\ngave = 0\nif by[%d] < 0 and not first.ended then\n", i, i)
+	s.giveBack(w, r, Settle, fmt.Sprintf("-by[%d]", i))
+	w.f("end\nif gave == 2 then kept = kept + %d\nelseif by[%d] > 0 then\n", 1<<(i-1), i)
+	s.add(w, r)
+	w.f("elseif by[%d] < 0 then\nfirst[3] = total\n", i)
+	s.keepMark(w, r, fmt.Sprintf("'%s'", SettledTag[:]))
+	w.f("end\nend\nend\n")
+}
+
+// bound writes Lua that lowers total, if it is above spent, to what the rule can consume.
+func (s *Source) bound(w *writer, r *Rule, spent string) {
+	debt := "debt"
+	if r.unit > 0 {
+		debt = s.ownDebt(r, Settle)
+	}
+	w.f("if total > %s then\n", spent)
+	if r.Step != nil {
+		w.f("total = math.min(total, %s + math.max(rooms[%d] + %s, 0))\n", spent, r.number, debt)
+	} else {
+		w.f("do%send\nlocal room%stotal = math.min(total, %s + math.max(room + %s, 0))\n", r.sections["advance"], r.sections["room"], spent, debt)
+	}
+	w.f("end\n")
+}
+
+// keepMark writes Lua that writes the marker m[i] with a tag.
+func (s *Source) keepMark(w *writer, r *Rule, tag string) {
+	w.f("redis.call('SET', %s, %s .. string.format('%s', (table.unpack or unpack)(m[%d])), 'KEEPTTL')\n", luaKey(r.Marker), tag, strings.Repeat(" %d", r.MarkInts()), r.number)
+}
+
+// add writes Lua that consumes more tokens from a rule, and writes its new marker.
+func (s *Source) add(w *writer, r *Rule) {
+	if r.Step != nil {
+		s.addStep(w, r)
+	} else {
+		s.addCell(w, r)
+	}
+	if s.units > 0 {
+		w.f("if m[%d] then m[%d][3] = total end\n", r.number, r.number)
+	}
 }
 
 // addStep writes Lua that consumes more tokens from a rule with a Step, and writes its new
 // marker: see run.addTo.
 func (s *Source) addStep(w *writer, r *Rule) {
 	w.f("local n = by[%d]\n%s", r.number, r.sections["write"][1:])
-	w.f("local mark, ends%slocal from = ends - ends %% 1048576\n%s", r.sections["mark"], luaLife)
+	w.f("local mark, ends%s", r.sections["mark"])
+	if r.unit > 0 {
+		w.f("ends = math.max(ends, now + %s, m[%d][%d])\n", s.shared(Settle, ArgLife), r.number, r.MarkInts())
+	}
+	w.f("local from = ends - ends %% 1048576\n%s", luaLife)
 	w.f("redis.call('SET', %s, '%s' .. string.format(' %%d %%d %%d %%d ', gen, n, total, first[4]) .. %s .. ' ' .. mark .. string.format(' %%d', ends), 'PX', life)\n",
 		luaKey(r.Marker), SettledTag[:], s.fit(r, Settle))
 }
@@ -101,6 +186,10 @@ func (s *Source) addCell(w *writer, r *Rule) {
 	w.f("local text = string.format('%s %%d %%d', gen%d, held) .. string.format(' %%d %%d ', total, first[4]) .. %s .. ints\n", SettledTag[:], i, s.fit(r, Settle))
 	if len(r.Note) > 0 {
 		w.f("text = text .. string.format(' %%d', %s%d)\n", r.Note[0], i)
+	}
+	if r.unit > 0 {
+		s.lives(w, Settle, fmt.Sprintf("m[%d][%d]", i, r.MarkInts()))
+		w.f("text = text .. string.format(' %%d', ends)\n")
 	}
 	w.f("redis.call('SET', %s, text, 'PX', life)\n", luaKey(r.Marker))
 }

@@ -36,6 +36,7 @@ type Source struct {
 	Texts   bool // a rule uses the text of a decision
 	consts  int  // the entries of ARGV before the text and the shared arguments
 	markers int  // the number of rules with a marker
+	units   int  // the number of rules with CostUnit
 	scripts [verbs]atomic.Pointer[store.Script]
 }
 
@@ -55,9 +56,20 @@ type Rule struct {
 	number   int // from 1: the suffix of the rule's locals
 	locals   []string
 	key, arg int  // the indices of the first key and of the first constant
-	own      bool // the rule has a Cost, which follows its constants
+	own      bool // the rule has a Cost or a unit: its tokens follow its constants
+	unit     int  // if the rule counts a unit, from 1: which of these rules it is
 	sections map[string]string
 }
+
+// A CostBy says whose cost a rule consumes.
+type CostBy uint8
+
+const (
+	CostRequest CostBy = iota // Request.Cost
+	CostOwn                   // Rule.Cost
+	CostNothing               // no cost: the rule pauses keys
+	CostUnit                  // the amount in Request.Costs of the unit that the rule counts
+)
 
 // TextMark ends the names of constants that are strings.
 const TextMark = ":text"
@@ -85,7 +97,7 @@ func (r *Rule) Full() int { return len(r.Cell) + 1 + len(r.Note) }
 // A sourceKey identifies a Source in the cache.
 type sourceKey struct {
 	kinds [MaxRules]*contract.Head
-	own   uint16 // bit i is set if rule i has a Cost
+	by    [MaxRules]CostBy
 }
 
 // maxSources is the largest number of sources in the cache.
@@ -104,14 +116,11 @@ type cachedSource struct {
 }
 
 // Of returns the Source of rules with these kinds, at most [MaxRules], from the cache if
-// it is there. own has the rules that have a Cost. The error says which kind is wrong.
-func Of(kinds []contract.Kind, own []bool) (*Source, error) {
+// it is there. by has the CostBy of each. The error says which kind is wrong.
+func Of(kinds []contract.Kind, by []CostBy) (*Source, error) {
 	var key sourceKey
 	for i, k := range kinds {
-		key.kinds[i] = k.Common()
-		if own[i] {
-			key.own |= 1 << i
-		}
+		key.kinds[i], key.by[i] = k.Common(), by[i]
 	}
 	sources.Lock()
 	defer sources.Unlock()
@@ -119,7 +128,7 @@ func Of(kinds []contract.Kind, own []bool) (*Source, error) {
 		sources.recent.MoveToFront(e)
 		return e.Value.(*cachedSource).src, nil
 	}
-	src, err := newSource(kinds, own)
+	src, err := newSource(kinds, by)
 	if err != nil {
 		return nil, err
 	}
@@ -136,11 +145,15 @@ func Of(kinds []contract.Kind, own []bool) (*Source, error) {
 // some more.
 const maxLocals = 176
 
-func newSource(kinds []contract.Kind, own []bool) (*Source, error) {
+func newSource(kinds []contract.Kind, by []CostBy) (*Source, error) {
 	src, locals := &Source{}, 0
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
-		r := &Rule{Head: k.Common(), Type: k.Type(), number: i + 1, key: src.Keys, arg: src.consts, own: own[i]}
+		r := &Rule{Head: k.Common(), Type: k.Type(), number: i + 1, key: src.Keys, arg: src.consts, own: by[i] == CostOwn || by[i] == CostUnit}
+		if by[i] == CostUnit {
+			src.units++
+			r.unit = src.units
+		}
 		src.Rules = append(src.Rules, r)
 		if err := r.parse(k); err != nil {
 			return nil, fmt.Errorf("kind %s: %w", r.Head.Name, err)
