@@ -186,10 +186,14 @@ func (b *bound) checkSettles() error {
 func (b *bound) newGroup(has func(r *rule) bool) (*group, error) {
 	var g group
 	var rules []compose.Rule
+	life := int64(0)
+	if b.settles {
+		life = settleTime.Microseconds()
+	}
 	for i := range b.rules {
 		if r := &b.rules[i]; has(r) {
 			g.rules = append(g.rules, r)
-			rules = append(rules, compose.Rule{Name: r.name, Limit: r.limit, Cost: r.cost, Unit: r.unit, Share: r.share})
+			rules = append(rules, compose.Rule{Name: r.name, Limit: r.limit, Cost: r.cost, Unit: r.unit, Life: life, Share: r.share})
 		}
 	}
 	switch {
@@ -234,12 +238,15 @@ const (
 	byScript    way = iota // Eval of the store runs a script
 	onSlots                // a decision on the slots of a memory store, and byScript what it does not support
 	inLine                 // the same in a straight line for plain requests, and onSlots the others
+	withUnits              // as onSlots or byScript, for rules that count units
 	withShadows            // shadow rules decide beside the others
 )
 
 // chooseWay returns how b decides if it has no shadow rules.
 func (b *bound) chooseWay() way {
 	switch {
+	case b.can.any(counts):
+		return withUnits
 	case b.memory == nil || !b.all.program.HasCells():
 		return byScript
 	case len(b.rules) == 1 && b.can.plain() && b.clock == nil && len(b.rules[0].key.other.list) == 0:

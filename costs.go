@@ -131,7 +131,10 @@ func (ks *keySpace) unitList() string {
 // setAmounts sets the amounts of the call of q to c, which is the given field of the
 // request. Those that c does not name are other.
 func (b *bound) setAmounts(q *query, field string, c *Costs, other int64) (named uint, err error) {
-	a := &q.Call.Amounts
+	if q.Call.Amounts == nil {
+		q.Call.Amounts = new(compose.Amounts)
+	}
+	a := q.Call.Amounts
 	for i := range b.space.units {
 		a[i] = other
 	}
@@ -178,7 +181,8 @@ func (b *bound) checkCosts(q *query, r *Request) error {
 
 // checkActual checks the amounts of Request.Actual of a Settle, and sets those of q.
 func (b *bound) checkActual(q *query, r *Request) error {
-	if _, err := b.setAmounts(q, "Request.Actual", &r.Actual.costs, script.Unnamed); err != nil {
+	actual := r.Actual.Costs()
+	if _, err := b.setAmounts(q, "Request.Actual", &actual, script.Unnamed); err != nil {
 		return err
 	}
 	for i := range b.rules {

@@ -34,6 +34,7 @@ type scratch struct {
 	flat  []store.Value
 
 	answers []compose.Result
+	amounts compose.Amounts
 }
 
 // check checks r, and sets q, which is zero. each is the length of the caller's slice.
@@ -229,14 +230,14 @@ func (b *bound) checkSettle(q *query, r *Request) (int64, error) {
 		return 0, err
 	}
 	switch {
-	case !ok && !(b.can.any(counts) && r.Actual.costs.named()):
+	case !ok && !(b.can.any(counts) && r.Actual.named()):
 		return 0, fail(ErrInvalidCost, "Settle: Request.Actual is not set: set it to ActualCost(n), where n is the actual cost, or to ActualCosts if a rule has a Unit")
 	case actual < 0:
 		return 0, fail(ErrInvalidCost, "Settle: the actual cost is %d: it must be 0 or more", actual)
 	case ok && !b.can.follows && b.can.any(counts):
 		return 0, fail(ErrUnsupported, "Settle: every rule has a Cost or a Unit: call SettleCosts, with the amount of each unit")
 	}
-	if b.can.any(counts) || r.Actual.costs.named() {
+	if b.can.any(counts) || r.Actual.named() {
 		if err := b.checkActual(q, r); err != nil {
 			return 0, err
 		}
@@ -264,7 +265,7 @@ func (b *bound) canSettle(r *Request) error {
 // settled reports whether a Settle r can change what a decision costs in a rule of b.
 func (b *bound) settled(r *Request) bool {
 	if b.can.any(counts) {
-		return r.Actual.costs.named()
+		return r.Actual.named()
 	}
 	return b.can.follows
 }
@@ -366,14 +367,13 @@ func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 	if q.Verb == script.Settle {
 		costs := uint64(q.Call.Cost) + 1
 		for i := range b.space.units {
-			costs = costs*hashFactor + uint64(q.Call.Amounts[i]) + 1
+			if q.Call.Amounts != nil {
+				costs = costs*hashFactor + uint64(q.Call.Amounts[i]) + 1
+			}
 		}
 		gen ^= costs * hashFactor << 32
 	}
 	q.Call.Gen = max(int64(gen>>12)^now, 1)
-	if b.settles {
-		q.Call.Life = settleTime.Microseconds()
-	}
 	for n, rule := range q.group.rules {
 		if q.Program.Marked(n) {
 			s.buf = append(s.buf, s.buf[:head]...)

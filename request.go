@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"time"
+	"unique"
 
 	"github.com/weir-go/weir/algorithm/contract"
 )
@@ -101,7 +102,7 @@ func (r *Request) plain() bool {
 type Actual struct {
 	cost  int64
 	given bool
-	costs Costs
+	costs unique.Handle[Costs] // so that a Request stays small
 }
 
 // ActualCost returns an [Actual] of n tokens, for rules without a Cost or a Unit.
@@ -109,11 +110,11 @@ func ActualCost(n int64) Actual { return Actual{cost: n, given: true} }
 
 // ActualCosts returns an [Actual] of amounts by unit, for rules with a Unit. A unit that
 // costs does not name keeps its amount.
-func ActualCosts(costs Costs) Actual { return Actual{costs: costs} }
+func ActualCosts(costs Costs) Actual { return Actual{}.With(costs) }
 
 // With returns a with the amounts of costs, in place of those that it has.
 func (a Actual) With(costs Costs) Actual {
-	a.costs = costs
+	a.costs = unique.Make(costs)
 	return a
 }
 
@@ -121,7 +122,18 @@ func (a Actual) With(costs Costs) Actual {
 func (a Actual) Cost() (n int64, ok bool) { return a.cost, a.given }
 
 // Costs returns the amounts by unit.
-func (a Actual) Costs() Costs { return a.costs }
+func (a Actual) Costs() Costs {
+	if a.costs == (unique.Handle[Costs]{}) {
+		return Costs{}
+	}
+	return a.costs.Value()
+}
+
+// named reports whether a has amounts.
+func (a *Actual) named() bool {
+	costs := a.Costs()
+	return costs.named()
+}
 
 // A RuleType says what a rule does: see [Result].Type.
 type RuleType = contract.RuleType

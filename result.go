@@ -95,7 +95,7 @@ func (b *bound) combine(q *query, o *compose.Reply, answers []compose.Result, ea
 			left = math.MaxInt64
 		}
 		shown.Add(n, left, a.RetryAfter, a.Delay)
-		shown.Grant(r.costBy, a.Granted)
+		shown.Grant(r.costBy == CostRequest && !b.can.any(counts), a.Granted)
 		if len(each) > 0 {
 			*twin(&each[r.index]) = *a
 		}
@@ -108,7 +108,9 @@ func (b *bound) combine(q *query, o *compose.Reply, answers []compose.Result, ea
 	if allowed {
 		res.Delay = shown.Delay
 	}
-	res.Granted = shown.Granted(res.Granted)
+	if n, ok := shown.Granted(); ok {
+		res.Granted = n
+	}
 	return nil
 }
 

@@ -43,14 +43,32 @@ func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Resu
 
 // decideBy is decide in every way except inLine: instead of it, it decides onSlots.
 func (b *bound) decideBy(ctx context.Context, way way, r *Request, each []Result, res *Result) error {
-	if way == withShadows {
-		return b.decideBeside(ctx, r, each, res)
+	if way >= withUnits {
+		if way == withShadows {
+			return b.decideBeside(ctx, r, each, res)
+		}
+		return b.decideUnits(ctx, r, each, res)
 	}
 	var q query
 	if err := b.check(&q, r, len(each)); err != nil {
 		return err
 	}
 	if way != byScript && q.OnlyCells() && ctx.Err() == nil && b.decideOnSlots(&q, r, each, res) {
+		return nil
+	}
+	return b.eval(ctx, &q, r, each, res)
+}
+
+// decideUnits is decideBy for rules that count units. Their amounts are in a scratch.
+func (b *bound) decideUnits(ctx context.Context, r *Request, each []Result, res *Result) error {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	var q query
+	q.Call.Amounts = &s.amounts
+	if err := b.check(&q, r, len(each)); err != nil {
+		return err
+	}
+	if b.memory != nil && b.all.program.HasCells() && q.OnlyCells() && ctx.Err() == nil && b.decideOnSlots(&q, r, each, res) {
 		return nil
 	}
 	return b.eval(ctx, &q, r, each, res)

@@ -33,7 +33,7 @@ func (p *Program) AppendArgs(args []store.Arg, v script.Verb, c *Call) []store.A
 			args = append(args, cost, wait, store.IntArg(c.Gen))
 		}
 		if p.source.Lives(v) {
-			args = append(args, store.IntArg(c.Life))
+			args = append(args, store.IntArg(p.life))
 		}
 		if v.Markers() {
 			args = append(args, p.fits...)
@@ -84,9 +84,6 @@ func (p *Program) parseArgs(v script.Verb, args []store.Arg) (Call, error) {
 	}
 	if v.Debts() {
 		c.debt, c.ownDebt, c.Wait = c.Wait, args[p.source.Arg(v, script.ArgOwnDebt)].Int(), 0
-	}
-	if p.source.Lives(v) {
-		c.Life = args[p.source.Arg(v, script.ArgLife)].Int()
 	}
 	return c, nil
 }

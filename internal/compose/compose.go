@@ -67,6 +67,7 @@ type Rule struct {
 	Limit *contract.Limit
 	Cost  int64 // the tokens that each decision consumes from this limit: see CostOf
 	Unit  int   // if above 0, the index in Call.Amounts plus 1: a decision consumes that amount
+	Life  int64 // if Unit is above 0, how long a marker lives, at least, in microseconds
 	Share int64 // if above 1, the limit is divided by it, as Limit.Capacity already is: see share.go
 }
 
@@ -79,15 +80,16 @@ type Call struct {
 	Gen  int64  // for verbs that write markers: from 1 to 2^53-1, different for each decision
 
 	// Amounts are the amounts of the units, from 0. For a Settle and a Refund, they and Cost
-	// can be script.Unnamed. Life is how long a marker of a rule that counts a unit lives, at
-	// least, in microseconds.
-	Amounts [MaxUnits]int64
-	Life    int64
+	// can be script.Unnamed. It can be nil if no rule counts a unit.
+	Amounts *Amounts
 
 	// How many tokens a verb that Debts can consume beyond the limit of a rule, without
 	// and with a Cost. Only arguments have them.
 	debt, ownDebt int64
 }
+
+// Amounts are the amounts of a decision by unit.
+type Amounts [MaxUnits]int64
 
 // A Program holds a list of rules, their constants and their scripts. It is safe for
 // concurrent use.
@@ -103,6 +105,7 @@ type Program struct {
 	maxWait int64
 	debt    int64 // the least MaxDebt of the rules with CostRequest
 	ownDebt int64 // the least MaxDebt of the rules with CostOwn
+	life    int64 // the longest Life of the rules with CostUnit
 	scripts [script.Entries + 1]atomic.Pointer[store.Script]
 }
 
@@ -118,13 +121,14 @@ type rule struct {
 	state  int // the index of the first of them
 	spent  int // the index of what appendSpent appends
 
-	unitNumber int // if the rule counts a unit, which of these rules it is, from 0
+	follows    bool // it consumes the cost of the request, and no rule counts a unit
+	unitNumber int  // if the rule counts a unit, which of these rules it is, from 0
 }
 
 func (r *rule) pauses() bool { return r.costBy == CostNothing }
 
 // own reports whether the arguments of the rule have a Cost or an amount.
-func (r *rule) own() bool { return r.costBy == CostOwn || r.costBy == CostUnit }
+func (r *rule) own() bool { return r.costBy&(CostOwn&CostUnit) != 0 }
 
 // A unitArg is the place of an amount: arg is the index in the arguments, and unit is
 // Rule.Unit.
@@ -173,6 +177,7 @@ func New(rules []Rule) (*Program, error) {
 		case CostRequest:
 			p.debt = min(p.debt, l.MaxDebt)
 		case CostUnit:
+			p.life = max(p.life, r.Life)
 			p.rules[i].unitNumber = len(p.units)
 			p.units = append(p.units, unitArg{len(p.consts), r.Unit})
 			p.consts = append(p.consts, store.ConstArg(0))
@@ -183,6 +188,9 @@ func New(rules []Rule) (*Program, error) {
 		if p.Marked(i) {
 			p.fits = append(p.fits, store.ConstArg(fitOf(&p.rules[i])))
 		}
+	}
+	for i := range p.rules {
+		p.rules[i].follows = p.rules[i].costBy == CostRequest && len(p.units) == 0
 	}
 	p.cells = p.cells && some
 	p.layout = layReply(p.rules)

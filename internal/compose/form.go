@@ -161,6 +161,9 @@ func (r *run) cost(q *rule) int64 {
 // amount returns the argument that has the Cost of q, or the amount in its unit.
 func (r *run) amount(q *rule) int64 { return r.args[q.arg+len(q.Limit.Args)].Int() }
 
+// life returns how long the marker of a rule that counts a unit lives, at least.
+func (r *run) life() int64 { return r.args[r.source.Arg(r.verb, script.ArgLife)].Int() }
+
 // debt returns how many tokens a verb that Debts can consume beyond the limit of q.
 func (r *run) debt(q *rule) int64 {
 	switch q.costBy {
@@ -281,7 +284,7 @@ func (r *run) consume(i int, h *held, take int64) error {
 		gen = r.call.Gen
 	}
 	if n <= 0 && (r.verb.Forces() || q.costBy == CostUnit) {
-		if q.costBy == CostUnit && gen > 0 && r.call.Life > 0 {
+		if q.costBy == CostUnit && gen > 0 && r.life() > 0 {
 			r.putMark(i, r.now, 0, [store.MaxNums]int64{gen, 0, 0, asked, r.fit(i)})
 		}
 		return nil

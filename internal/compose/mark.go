@@ -193,7 +193,7 @@ func (r *run) putMark(i int, ends, least int64, ints [store.MaxNums]int64) {
 	q := &r.rules[i]
 	size := q.layout.MarkInts()
 	if q.costBy == CostUnit {
-		ends = max(ends, r.now+r.call.Life, least)
+		ends = max(ends, r.now+r.life(), least)
 	}
 	if q.costBy == CostUnit || q.layout.Step != nil {
 		ints[size-1] = ends

@@ -101,12 +101,13 @@ func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 // costOf returns the tokens that the call c consumes from r if it is allowed. n is the
 // number of tokens for an UpTo.
 func (r *rule) costOf(v script.Verb, n int64, c *Call) int64 {
-	switch {
-	case r.costBy == CostOwn:
-		return r.Cost
-	case r.costBy == CostUnit:
+	if r.own() {
+		if r.costBy == CostOwn {
+			return r.Cost
+		}
 		return c.Amounts[r.Unit-1]
-	case v.TakesUpTo():
+	}
+	if v.TakesUpTo() {
 		return max(n, 1)
 	}
 	return c.Cost
@@ -118,7 +119,7 @@ func (r *rule) costOf(v script.Verb, n int64, c *Call) int64 {
 func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out Result) {
 	r := &p.rules[i]
 	peek := Reply{Allowed: true, Now: o.Now, ints: o.ints}
-	out = p.Result(i, script.Peek, &peek, &Call{Cost: 1})
+	out = p.Result(i, script.Peek, &peek, &Call{Cost: 1, Amounts: &Amounts{}})
 	if r.pauses() && !v.Forces() && !out.Allowed { // the caller has not gone ahead
 		return out
 	}

@@ -14,8 +14,7 @@ type Shown struct {
 	remaining  int64
 	retryAfter time.Duration
 	granted    int64
-	follows    bool // a rule consumes the cost of the request
-	units      bool // a rule counts a unit
+	follows    bool
 }
 
 // Add adds the answer of rule i. The first rule is 0. If the rule pauses and the request
@@ -27,21 +26,14 @@ func (s *Shown) Add(i int, remaining int64, retryAfter, delay time.Duration) {
 	s.Delay = max(s.Delay, delay)
 }
 
-// Grant adds the tokens that a rule consumed.
-func (s *Shown) Grant(by CostBy, tokens int64) {
-	switch by {
-	case CostRequest:
+// Grant adds the tokens that a rule consumed. follows is true if it consumes the cost of
+// the request, and no rule counts a unit.
+func (s *Shown) Grant(follows bool, tokens int64) {
+	if follows {
 		s.granted, s.follows = tokens, true
-	case CostUnit:
-		s.units = true
 	}
 }
 
 // Granted returns what each rule without a Cost consumed. If every rule has one, or a rule
-// counts a unit, it returns own, which the rule that is shown consumed.
-func (s *Shown) Granted(own int64) int64 {
-	if s.follows && !s.units {
-		return s.granted
-	}
-	return own
-}
+// counts a unit, it returns false: it is then what the rule that is shown consumed.
+func (s *Shown) Granted() (n int64, ok bool) { return s.granted, s.follows }

@@ -56,15 +56,7 @@ func (p *Program) HasCells() bool { return p.cells }
 // OnlyCells reports whether q reads and writes only cells, so that slots can decide it if
 // its Program HasCells.
 func (q *Query) OnlyCells() bool {
-	if q.Verb != script.Consume && q.Verb != script.UpTo && q.Verb != script.Peek {
-		return false
-	}
-	for _, u := range q.Program.units { // a rule whose amount is 0 keeps its value
-		if q.Call.Amounts[u.unit-1] == 0 {
-			return false
-		}
-	}
-	return true
+	return q.Verb == script.Consume || q.Verb == script.UpTo || q.Verb == script.Peek
 }
 
 // DecideOnSlots makes the decision, and writes the records. now is the store's time.
@@ -138,8 +130,8 @@ func (d *Query) read(slots []Slot) bool {
 		c = m.Advance(now, c)
 		sl.cell, sl.room = c, m.Room(now, at, c)
 		n = fit(d.Verb, q.own(), q.costOf(d.Verb, n, &d.Call), sl.room, n)
-		if n > 0 && q.costOf(d.Verb, n, &d.Call) > q.Limit.Capacity {
-			return false // a Meter with a defect
+		if n > 0 && uint64(q.costOf(d.Verb, n, &d.Call)-1) >= uint64(q.Limit.Capacity) {
+			return false // a Meter with a defect, or an amount of 0, which leaves the value as it is
 		}
 	}
 	d.take = n
@@ -167,7 +159,7 @@ func (d *Query) consume(slots []Slot, each []Result, a *Result) {
 		sl.cell, sl.ends = c, m.Ends(c)
 		left := min(max(m.Room(now, now, c), 0), q.Limit.Capacity)
 		shown.Add(i, left, 0, delay)
-		shown.Grant(q.costBy, cost)
+		shown.Grant(q.follows, cost)
 		if len(each) > 0 {
 			each[i] = Result{
 				Allowed: true, Granted: cost, Delay: delay, Rule: q.Name, Limit: q.Limit.Capacity, Window: q.Limit.Window,
@@ -176,7 +168,11 @@ func (d *Query) consume(slots []Slot, each []Result, a *Result) {
 		}
 	}
 	q := &rules[shown.Rule]
-	a.Allowed, a.Granted, a.Delay, a.Rule, a.Limit, a.Window = true, shown.Granted(q.costOf(d.Verb, d.take, &d.Call)), shown.Delay, q.Name, q.Limit.Capacity, q.Limit.Window
+	granted, ok := shown.Granted()
+	if !ok {
+		granted = q.costOf(d.Verb, d.take, &d.Call)
+	}
+	a.Allowed, a.Granted, a.Delay, a.Rule, a.Limit, a.Window = true, granted, shown.Delay, q.Name, q.Limit.Capacity, q.Limit.Window
 	a.Remaining, a.ResetAfter = shown.remaining, slots[shown.Rule].resetAfter(now)
 }
 

@@ -68,7 +68,7 @@ const (
 	CostRequest CostBy = iota // Request.Cost
 	CostOwn                   // Rule.Cost
 	CostNothing               // no cost: the rule pauses keys
-	CostUnit                  // the amount in Request.Costs of the unit that the rule counts
+	CostUnit                  // the amount in Request.Costs of the unit that the rule counts; with CostOwn, its only odd number
 )
 
 // TextMark ends the names of constants that are strings.
