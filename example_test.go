@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -341,4 +342,58 @@ func ExampleLimiter_StoreKeys() {
 	// Output:
 	// tenant 200 [weir:api:{acme}:tenant.t2] [acme -] true
 	// user 20 [weir:api:{acme}:user.t2:ann] [acme ann] true
+}
+
+// A GraphQL API limits requests and points. The points of a query are known after it ran.
+func ExampleCostsOf() {
+	ctx := context.Background()
+	api, err := weir.NewPolicy(memory.New(nil), weir.Policy{
+		Name:  "graphql",
+		Units: []string{"points"},
+		Rules: []weir.Rule{
+			{Name: "requests", Cost: 1, Algorithm: algorithm.TokenBucket{Capacity: 100, Refill: algorithm.PerMinute(100)}},
+			{Name: "points", Unit: "points", Algorithm: algorithm.FixedWindow{Limit: 5000, Window: time.Hour}},
+		},
+	}, &weir.Options{Settles: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	query := weir.Request{Key: weir.KeyOf("ann"), ID: "query-1", Costs: weir.CostsOf(map[string]int64{"points": 0})}
+	res, err := api.Decide(ctx, query, nil)
+	fmt.Println(res.Allowed, err)
+	done, err := api.SettleCosts(ctx, query, weir.CostsOf(map[string]int64{"points": 42}))
+	fmt.Println(done.Found, err)
+
+	query.Op = weir.Peek
+	each := make([]weir.Result, 2)
+	_, err = api.Decide(ctx, query, each)
+	fmt.Println(each[1].Remaining, "points left", err)
+	// Output:
+	// true <nil>
+	// true <nil>
+	// 4958 points left <nil>
+}
+
+// A sender of mails limits mails and recipients.
+func ExamplePolicy_units() {
+	mails, err := weir.NewPolicy(memory.New(nil), weir.Policy{
+		Name:  "mail",
+		Units: []string{"recipients"},
+		Rules: []weir.Rule{
+			{Name: "mails", Algorithm: algorithm.FixedWindow{Limit: 100, Window: time.Hour}},
+			{Name: "recipients", Unit: "recipients", Algorithm: algorithm.FixedWindow{Limit: 500, Window: time.Hour}},
+		},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, to := range []int64{300, 250, 200} {
+		mail := weir.Request{Key: weir.KeyOf("ann"), Costs: weir.CostsOf(map[string]int64{"recipients": to})}
+		res, err := mails.Decide(context.Background(), mail, nil)
+		fmt.Println(to, res.Allowed, res.Rule, res.Remaining, err)
+	}
+	// Output:
+	// 300 true mails 99 <nil>
+	// 250 false recipients 200 <nil>
+	// 200 true recipients 0 <nil>
 }
