@@ -49,7 +49,7 @@ func TestParseNumsRejects(t *testing.T) {
 		"g1 99999999999999999999999999999999999999999999",
 		"g1 1 9007199254740992",
 		"g1 1 2 3 4 5 6 7 8 9 10 11", // too many
-		"g1 1 2 3 4 5 6 7 8 9 ",   // a space at the end
+		"g1 1 2 3 4 5 6 7 8 9 ",      // a space at the end
 		"hello", "170", "{\"a\":1}",
 	} {
 		t.Run(s, func(t *testing.T) {
