@@ -98,7 +98,10 @@ func (b *leakyBucket) Room(now, at int64, c contract.Cell) int64 {
 }
 
 // Ready returns when the turn is at most wait microseconds ahead and the queue has n free
-// turns.
+// turns. No turn is needed for n = 0.
 func (b *leakyBucket) Ready(now int64, c contract.Cell, n, wait int64) int64 {
+	if n == 0 {
+		return b.gcra.Ready(now, c, 0, 0)
+	}
 	return max(b.Ends(c)-wait, b.gcra.Ready(now, c, n, 0))
 }

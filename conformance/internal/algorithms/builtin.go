@@ -66,7 +66,7 @@ var BuiltIn = []*Subject{
 			"m2 9007199254740992 1 x", "m2 1767225660000000 9007199254740992 x", " m2 1767225660000000 1 x",
 		},
 		list:  true,
-		lacks: []string{"Refund", "MaxWait"},
+		lacks: []string{"Refund", "MaxWait", "Units"},
 	},
 	{
 		Name: "SlidingBuckets",
@@ -138,7 +138,7 @@ var BuiltIn = []*Subject{
 		refill:  func(d time.Duration) algorithm.Algorithm { return algorithm.Concurrency{Limit: 3, Lease: d} },
 		Huge:    []algorithm.Algorithm{algorithm.Concurrency{Limit: algorithm.MaxLog, Lease: algorithm.MaxSpan}},
 		members: []string{"c2", "c1 a", "l3 1767225600000000 0000001 0 1", "x", " c2 a", "C2 a"},
-		lacks:   []string{"Refund", "MaxWait"},
+		lacks:   []string{"Refund", "MaxWait", "Units"},
 	},
 }
 

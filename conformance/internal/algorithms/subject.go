@@ -95,6 +95,7 @@ func (s *Subject) Group() suite.Group {
 		of("Reset", "Reset clears one key, and no other", checkReset),
 		of("Refund", "Refund refunds, once, the tokens that have not been refilled, and never leaves more tokens than without the request", checkRefund),
 		of("MaxWait", "with MaxWait, a request is allowed if and only if its turn is at most MaxWait ahead, and Delay is the time until its turn", checkMaxWait),
+		of("Units", "an amount of a unit is decided, settled and refunded as a Cost is; an amount of 0 consumes nothing, and is denied exactly while the limit is in debt", checkUnits),
 		of("Huge", "numbers near their bounds are as exact as small ones", checkHuge),
 	}
 	if !s.builtIn() {

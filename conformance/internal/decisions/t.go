@@ -85,16 +85,20 @@ func (t *T) Reference(st store.Store, c *Clock, rules ...weir.Rule) *weir.Limite
 }
 
 // policyOf returns the policy of Limiter. The names of its segments are from "s0" to the
-// highest name in a By, or only "s0" if no rule has a By.
+// highest name in a By, or only "s0" if no rule has a By. Its units are those of the rules.
 func policyOf(rules []weir.Rule) weir.Policy {
 	names := []string{"s0", "s1", "s2"}
 	n := 1
+	var units []string
 	for _, r := range rules {
+		if r.Unit != "" && !slices.Contains(units, r.Unit) {
+			units = append(units, r.Unit)
+		}
 		for _, by := range r.By {
 			n = max(n, slices.Index(names, by)+1)
 		}
 	}
-	return weir.Policy{Name: suite.Name, Segments: names[:n], Rules: rules}
+	return weir.Policy{Name: suite.Name, Segments: names[:n], Units: units, Rules: rules}
 }
 
 // Policy returns the limiter of p, with the prefix of this check. st is the store under test,

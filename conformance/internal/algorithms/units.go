@@ -1,0 +1,98 @@
+package algorithms
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/conformance/internal/decisions"
+	"github.com/weir-go/weir/internal/model"
+)
+
+// checkUnits compares a rule that counts a unit with one that counts the cost, and checks
+// that an amount of 0 consumes nothing, and is denied exactly while the limit is in debt.
+func checkUnits(t *T) {
+	r := t.Rand()
+	for h := range t.Times(24) {
+		a, c := t.Draw(r), decisions.NewClock()
+		if k := t.KindOf(a); k.Leases || k.Entries || k.Pauses {
+			return // such a rule counts no unit
+		}
+		p := t.Pair(c, weir.Rule{Name: "one", Unit: "u", Algorithm: a})
+		ask := func(key string, op weir.Op, n int64, id string) weir.Result {
+			return p.Both(weir.Request{Key: weir.KeyOf(key), Op: op, ID: id, Costs: of(n), Actual: weir.ActualCosts(of(n))})
+		}
+		t.counts(a, "counts"+strconv.Itoa(h))
+		limit, key := t.LimitOf(a), "debt"+strconv.Itoa(h)
+		if limit.MaxDebt == 0 {
+			continue
+		}
+		c.Advance(model.Pause(r, t.Unit(a)))
+		for left := limit.Capacity; left > 0; {
+			n := t.Fitting(a, left)
+			ask(key, weir.Force, n, "")
+			left -= n
+		}
+		before := ask(key, weir.Peek, 1, "")
+		if res := ask(key, weir.Consume, 0, ""); !res.Allowed || res.Granted != 0 {
+			t.Errorf("%+v: all tokens are consumed, and an amount of 0 got %+v, want it allowed", a, res)
+		}
+		if after := ask(key, weir.Peek, 1, ""); after != before {
+			t.Errorf("%+v: an amount of 0 changed what Peek answers: got %+v, want %+v", a, after, before)
+		}
+		ask(key, weir.Force, 1, "")
+		res := ask(key, weir.Consume, 0, "")
+		if res.Allowed || res.RetryAfter <= 0 || res.RetryAfter == weir.Never {
+			t.Errorf("%+v: in debt by 1, an amount of 0 got %+v, want it denied", a, res)
+			continue
+		}
+		c.Advance(res.RetryAfter - time.Microsecond)
+		if res := ask(key, weir.Peek, 0, ""); res.Allowed {
+			t.Errorf("%+v: an amount of 0 is allowed 1µs before RetryAfter: %+v", a, res)
+		}
+		c.Advance(time.Microsecond)
+		if res := ask(key, weir.Peek, 0, ""); !res.Allowed {
+			t.Errorf("%+v: an amount of 0 is denied at RetryAfter: %+v", a, res)
+		}
+	}
+}
+
+func of(n int64) weir.Costs { return weir.CostsOf(map[string]int64{"u": n}) }
+
+// counts makes random requests, and compares their answers with those of a rule that counts
+// the cost.
+func (t *T) counts(a algorithm.Algorithm, key string) {
+	r, c := t.Rand(), decisions.NewClock()
+	p := t.Pair(c, weir.Rule{Name: "one", Unit: "u", Algorithm: a})
+	twin := t.Reference(p.Reference, c, weir.Rule{Name: "two", Algorithm: a})
+	rule := p.Lim.Rules()[0]
+	for s := range 24 {
+		c.Advance(model.Pause(r, t.Unit(a)))
+		req := t.AnyRequest(r, a, key)
+		if req.Op == weir.TakeUpTo {
+			req.Op, req.Cost = weir.Consume, 1
+		}
+		req.Cost = max(req.Cost, 1)
+		if rule.Refunds && r.IntN(2) == 0 && req.MaxWait == 0 {
+			req.ID = strconv.Itoa(s)
+		}
+		unit := req
+		unit.Cost, unit.Costs = 0, of(req.Cost)
+		got, want := p.Both(unit), t.Do(twin, req)
+		want.Rule = got.Rule
+		t.Equal(got, want, "%+v: amounts of a unit: request %+v:\ngot  %+v\nwant %+v, as with a Cost", a, unit)
+		if req.ID != "" && req.Op == weir.Consume && rule.Debt && r.IntN(2) == 0 {
+			actual := min(r.Int64N(2*req.Cost+1), t.Fitting(a, t.LimitOf(a).Capacity))
+			unit.Op, unit.Actual = weir.Settle, weir.ActualCosts(of(actual))
+			req.Op, req.Actual = weir.Settle, weir.ActualCost(actual)
+			if r.IntN(3) == 0 {
+				unit.Op, req.Op = weir.Refund, weir.Refund
+			}
+			got, want := p.Both(unit), t.Do(twin, req)
+			if got.Allowed != want.Allowed {
+				t.Errorf("%+v: %v of %d at %d: got %+v, want %+v, as with a Cost", a, unit.Op, req.Cost, actual, got, want)
+			}
+		}
+	}
+}
