@@ -138,8 +138,12 @@ func (b *bound) setAmounts(q *query, field string, c *Costs, other int64) (named
 	for i := range b.space.units {
 		a[i] = other
 	}
-	if c.units == badUnits {
-		return 0, fail(ErrInvalidCost, "%s names %d units: it must name at most %d, and each needs a name", field, c.amounts[0], MaxUnits)
+	switch n := c.amounts[0]; {
+	case c.units != badUnits:
+	case n > MaxUnits:
+		return 0, fail(ErrInvalidCost, "%s names %d units: it must name at most %d", field, n, MaxUnits)
+	default:
+		return 0, fail(ErrInvalidCost, "%s names a unit \"\": each unit needs a name", field)
 	}
 	for name, amount := range c.All() {
 		n := slices.Index(b.space.units, name)
@@ -170,7 +174,7 @@ func (b *bound) checkCosts(q *query, r *Request) error {
 		amount := &q.Call.Amounts[rule.unit-1]
 		if named>>(rule.unit-1)&1 == 0 {
 			unit := b.space.units[rule.unit-1]
-			return fail(ErrInvalidCost, "rule %q counts the unit %q, of which the request has no amount: set Request.Costs to CostsOf(…), with %q, which can be 0, and call Decide or another method that takes a Request", rule.name, unit, unit)
+			return fail(ErrInvalidCost, "rule %q counts the unit %q, which Request.Costs does not name: name it with CostsOf, even if its amount is 0, and call Decide or another method that takes a Request", rule.name, unit)
 		}
 		if *amount, err = rule.capCost(r.Op, *amount, rule.limit.MaxDebt); err != nil {
 			return err

@@ -230,7 +230,9 @@ func (b *bound) checkSettle(q *query, r *Request) (int64, error) {
 		return 0, err
 	}
 	switch {
-	case !ok && !(b.can.any(counts) && r.Actual.named()):
+	case !ok && r.Actual.named() && !b.can.any(counts):
+		return 0, fail(ErrUnsupported, "Settle: Request.Actual has amounts by unit, and no rule has a Unit: set the actual cost with ActualCost(n)")
+	case !ok && !r.Actual.named():
 		return 0, fail(ErrInvalidCost, "Settle: Request.Actual is not set: set it to ActualCost(n), where n is the actual cost, or to ActualCosts if a rule has a Unit")
 	case actual < 0:
 		return 0, fail(ErrInvalidCost, "Settle: the actual cost is %d: it must be 0 or more", actual)
@@ -267,7 +269,7 @@ func (b *bound) settled(r *Request) bool {
 	if b.can.any(counts) {
 		return r.Actual.named()
 	}
-	return b.can.follows
+	return b.can.follows && r.Actual.given
 }
 
 func (b *bound) checkLease(r *Request) error {

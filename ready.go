@@ -54,7 +54,7 @@ func notReady(err error) error {
 // probe returns b with keys for Ready: a part of each is "%ready:", which is no escaped
 // text.
 func (b *bound) probe() (*bound, error) {
-	space := &keySpace{head: b.space.head + "%ready:", segments: b.space.segments, secret: b.space.secret}
+	space := &keySpace{head: b.space.head + "%ready:", segments: b.space.segments, units: b.space.units, secret: b.space.secret}
 	rules := slices.Clone(b.rules)
 	by := make([]segmentSet, len(rules))
 	for i := range rules {
@@ -77,9 +77,14 @@ func (b *bound) tryAll(ctx context.Context) (err error) {
 	var key Key
 	text := rand.Text()
 	key.set(slices.Repeat([]string{text}, len(b.space.segments)))
+	one := map[string]int64{} // of each unit
+	for _, unit := range b.space.units {
+		one[unit] = 1
+	}
+	costs := CostsOf(one)
 	try := func(r Request) {
 		if err == nil {
-			r.Key = key
+			r.Key, r.Costs = key, costs
 			_, err = b.Decide(ctx, r, nil)
 		}
 	}
