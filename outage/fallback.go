@@ -200,23 +200,32 @@ var errLocalLease = failure.New(store.ErrUnavailable, "outage: the lease was acq
 // undo refunds, settles or releases r wherever it was decided. If the store's answer was
 // lost, that can be in the store and in the process.
 func (d *decider) undo(ctx context.Context, r *weir.Request, each []weir.Result) (weir.Result, error) {
-	here, err := d.decideLocally(ctx, r, nil)
+	local := make([]weir.Result, len(each))
+	here, err := d.decideLocally(ctx, r, local)
 	if errors.Is(err, weir.ErrInvalidCost) && r.Op != weir.Settle { // a share has a lower bound
 		return weir.Result{}, err
 	}
 	res, cause, err := d.ask(ctx, r, each)
 	switch {
 	case cause != nil && (here.Allowed || here.Rule != ""):
-		if len(each) > 0 {
-			clear(each[:len(d.rules)])
+		why := &d.degraded(cause).other
+		for i := range local[:min(len(local), len(d.rules))] {
+			if each[i] = local[i]; each[i].Rule != "" { // a rule counts a unit
+				each[i].Degraded = why
+			}
 		}
-		return weir.Result{Allowed: here.Allowed, Rule: here.Rule, Granted: here.Granted, Degraded: &d.degraded(cause).other}, nil
+		return weir.Result{Allowed: here.Allowed, Rule: here.Rule, Granted: here.Granted, Degraded: why}, nil
 	case cause != nil:
 		return weir.Result{}, cause
 	}
 	if err == nil && !res.Allowed {
 		if res.Allowed = here.Allowed; res.Rule == "" { // otherwise a rule of the store keeps its tokens
 			res.Rule, res.Granted = here.Rule, here.Granted
+		}
+		for i := range local {
+			if local[i].Allowed && !each[i].Allowed {
+				each[i] = local[i]
+			}
 		}
 	}
 	return res, err
