@@ -29,8 +29,8 @@ import (
 // later, the call fails at once, and consumes nothing. If the context ends during the wait,
 // the turn is refunded.
 //
-// Only the fields Key, Cost, MaxWait and ID of the request are used. A MaxWait of 0 means
-// that only the context ends the wait. If the request has an ID, the turn is not
+// Only the fields Key, Cost, Costs, MaxWait and ID of the request are used. A MaxWait of
+// 0 means that only the context ends the wait. If the request has an ID, the turn is not
 // refunded, because another call with this ID can use it.
 //
 // A call that is not sent has one of these codes:
@@ -103,7 +103,7 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 		req.MaxWait = weir.Never
 	}
 	_, err = c.limiter.WaitFor(ctx, req)
-	return source.Empty(req.Key, err)
+	return source.Explain(c.limiter, &req, err)
 }
 
 // An unsent is the error of a call that was not sent. It is a status, and wraps the

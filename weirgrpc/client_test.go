@@ -121,6 +121,7 @@ func TestClientErrors(t *testing.T) {
 	secret := errors.New("secret")
 	wrap := func(err error) error { return fmt.Errorf("%w: %w", err, secret) }
 	works := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1000})
+	counted := newCounted(t)
 	// answering returns a limiter that always answers with err.
 	answering := func(err error) *weir.Limiter {
 		return wrapped(works, func(weir.Decider) weir.Decider { return failing(err) })
@@ -143,6 +144,9 @@ func TestClientErrors(t *testing.T) {
 		{"another error", works, of(weir.Request{}, secret), codes.Internal, secret},
 		{"a peek", works, of(weir.Request{Key: weir.KeyOf("a"), Op: weir.Peek}, nil), codes.Internal, nil},
 		{"an algorithm that cannot wait", newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour}), all, codes.Internal, weir.ErrUnsupported},
+		{"amounts", counted, weirgrpc.WithCosts(all, ofBytes(7)), codes.OK, nil},
+		{"too many", counted, weirgrpc.WithCosts(all, ofBytes(101)), codes.ResourceExhausted, weir.ErrDenied},
+		{"a unit without Costs", counted, all, codes.Internal, weir.ErrInvalidCost},
 		{"never", works, of(weir.Request{Key: weir.KeyOf("a"), Cost: 1001}, nil), codes.ResourceExhausted, weir.ErrDenied},
 	} {
 		for kind, call := range kinds {

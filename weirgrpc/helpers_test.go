@@ -35,6 +35,23 @@ func newLimiter(t testing.TB, a algorithm.Algorithm) *weir.Limiter {
 	return lim
 }
 
+// newCounted returns a limiter that counts a unit, of which a key has 100 in an hour.
+func newCounted(t testing.TB) *weir.Limiter {
+	t.Helper()
+	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "test", Units: []string{"bytes"}, Rules: []weir.Rule{{Unit: "bytes", Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(100), Burst: 100}}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lim
+}
+
+// ofBytes returns a function for WithCosts.
+func ofBytes(n int64) func(context.Context, string) (weir.Costs, error) {
+	return func(context.Context, string) (weir.Costs, error) {
+		return weir.CostsOf(map[string]int64{"bytes": n}), nil
+	}
+}
+
 // errs collects errors.
 type errs struct {
 	mu   sync.Mutex

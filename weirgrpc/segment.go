@@ -72,6 +72,33 @@ func Leased(request RequestFunc) RequestFunc {
 	}
 }
 
+// WithCosts returns a RequestFunc that sets the Costs of the requests of request, for a
+// limiter in which a rule counts a unit:
+//
+//	weirgrpc.WithCosts(weirgrpc.By(customer), func(ctx context.Context, _ string) (weir.Costs, error) {
+//		return weir.CostsOf(map[string]int64{"input": tokens(ctx), "output": 4000}), nil
+//	})
+//
+// It does not see the message of the call: let an earlier interceptor put what the
+// amounts depend on into the context. After an error of costs, the call is treated as
+// after an error of a RequestFunc. The constructors cannot see whether a RequestFunc sets
+// Costs, so without them, each call ends with INTERNAL. Do not let the client choose an
+// amount: a lower one than it uses allows more, and a negative one is an error.
+//
+// If request or costs is nil, WithCosts returns nil.
+func WithCosts(request RequestFunc, costs func(ctx context.Context, method string) (weir.Costs, error)) RequestFunc {
+	if request == nil || costs == nil {
+		return nil
+	}
+	return func(ctx context.Context, method string) (weir.Request, error) {
+		req, err := request(ctx, method)
+		if err == nil {
+			req.Costs, err = costs(ctx, method)
+		}
+		return req, err
+	}
+}
+
 // Method is a [Segment]. Its value is the full method, for example
 // "/grpc.health.v1.Health/Check", so that all callers share the limit of the method. With
 // a grpc.UnknownServiceHandler, clients can choose the method.

@@ -73,7 +73,7 @@ func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
 	defer s.Free()
 	start := time.Now()
 	res, err := c.req.Decide(c.ctx, c.s.opts.Timeout, s.Each[:])
-	err = source.Empty(c.req.Key, err)
+	err = source.Explain(c.req.Decider, &c.req.Request, err)
 	if errors.Is(err, weir.ErrInvalidLease) && c.req.ID == "" {
 		err = fmt.Errorf("weirgrpc: the request has no ID: use Leased: %w", err)
 	}

@@ -34,6 +34,7 @@ func TestErrors(t *testing.T) {
 	wrap := func(err error) error { return fmt.Errorf("%w: %w", err, secret) }
 	lim := newLimiter(t, algorithm.FixedWindow{Limit: 1000, Window: time.Hour})
 	leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+	counted := newCounted(t)
 	unlimited := wrap(weirgrpc.ErrUnlimited)
 	for _, tt := range []struct {
 		name         string
@@ -62,6 +63,11 @@ func TestErrors(t *testing.T) {
 		{"a peek", lim, of(weir.Request{Key: weir.KeyOf("a"), Op: weir.Peek}, nil), codes.Internal, codes.Internal, 1},
 		{"a reset", lim, of(weir.Request{Key: weir.KeyOf("a"), Op: weir.Reset}, nil), codes.Internal, codes.Internal, 1},
 		{"a lease without an ID", leases, all, codes.Internal, codes.Internal, 1},
+		{"amounts", counted, weirgrpc.WithCosts(all, ofBytes(7)), codes.OK, codes.OK, 0},
+		{"too many", counted, weirgrpc.WithCosts(all, ofBytes(101)), codes.ResourceExhausted, codes.ResourceExhausted, 0},
+		{"a negative amount", counted, weirgrpc.WithCosts(all, ofBytes(-1)), codes.Internal, codes.Internal, 1},
+		{"a unit without Costs", counted, all, codes.Internal, codes.Internal, 1},
+		{"amounts without a key", counted, weirgrpc.WithCosts(weirgrpc.By(weirgrpc.Text("")), ofBytes(7)), codes.InvalidArgument, codes.InvalidArgument, 1},
 	} {
 		for _, open := range []bool{false, true} {
 			for kind, call := range kinds {
@@ -81,6 +87,9 @@ func TestErrors(t *testing.T) {
 					}
 					if len(errs.all()) != tt.errs {
 						t.Errorf("got errors %v, want %d", errs.all(), tt.errs)
+					}
+					if advice := "weirgrpc: the request has no Costs: use WithCosts: weir: "; tt.errs > 0 && strings.HasPrefix(errs.all()[0].Error(), advice) != (tt.name == "a unit without Costs") {
+						t.Errorf("got errors %v", errs.all())
 					}
 				})
 			}
@@ -150,6 +159,8 @@ func TestMisuse(t *testing.T) {
 		{"an empty FirstOf", lim, weirgrpc.By(weirgrpc.FirstOf()), nil, "the RequestFunc is nil"},
 		{"a nil segment of FirstOf", lim, weirgrpc.By(weirgrpc.FirstOf(weirgrpc.Method, nil)), nil, "the RequestFunc is nil"},
 		{"Leased without a RequestFunc", lim, weirgrpc.Leased(nil), nil, "the RequestFunc is nil"},
+		{"WithCosts without a RequestFunc", lim, weirgrpc.WithCosts(nil, ofBytes(1)), nil, "the RequestFunc is nil"},
+		{"WithCosts without a function", lim, weirgrpc.WithCosts(all, nil), nil, "WithCosts if a function given to them is nil"},
 		{"a negative LeaseRetryAfter", lim, all, &weirgrpc.Options{LeaseRetryAfter: -1}, "Options.LeaseRetryAfter is -1ns: it must be above 0"},
 		{"a negative timeout", lim, all, &weirgrpc.Options{Timeout: -1}, "Options.Timeout is -1ns: it must be above 0"},
 	} {

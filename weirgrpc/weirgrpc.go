@@ -25,7 +25,8 @@
 // A [RequestFunc] says by what a call is limited. [By] and [ByName] make one from
 // segments: [PeerIP], [Metadata], [BearerToken], [Method], [Text], [FirstOf], or a
 // function of your own. If a call has no value for a segment, for example no API key, the
-// error is [ErrNoKey], and the interceptor rejects the call.
+// error is [ErrNoKey], and the interceptor rejects the call. If a rule counts a unit,
+// [WithCosts] adds the amounts.
 //
 // Choose what the client cannot choose. A client that can send any API key gets a fresh
 // limit with each new one, so authenticate the key in an interceptor before this one.
@@ -46,7 +47,7 @@
 //   - CANCELED or DEADLINE_EXCEEDED if the caller cancels the call, or its deadline
 //     passes, before the handler starts.
 //   - INTERNAL after any other error, for example of a limiter whose policy has other
-//     segments.
+//     segments, or a rule that counts a unit that the request does not name.
 //
 // A status never contains a key or the text of an error. The status of a denied call has
 // these details:
@@ -114,9 +115,9 @@ var (
 )
 
 // A RequestFunc makes the request to a limiter from a call: its key, and if needed its
-// cost, its ID, its MaxWait and its metadata. The Op must be [weir.Consume]. The method
-// is the full name, for example "/grpc.health.v1.Health/Check". ctx is the context of the
-// call: on a server, it holds the peer and the incoming metadata.
+// cost or Costs, its ID, its MaxWait and its metadata. The Op must be [weir.Consume]. The
+// method is the full name, for example "/grpc.health.v1.Health/Check". ctx is the context
+// of the call: on a server, it holds the peer and the incoming metadata.
 //
 // If it returns [ErrUnlimited], or an error that wraps it, the call is not limited. After
 // any other error, the call is rejected: see the package documentation.
@@ -200,7 +201,7 @@ func NewServerInterceptor(d weir.Decider, request RequestFunc, opts *Options) (*
 func check(name string, d weir.Decider, request RequestFunc, timeout, hint time.Duration) error {
 	err := gate.Check("weirgrpc: "+name, d, timeout, hint)
 	if err == nil && request == nil {
-		return fmt.Errorf("weirgrpc: %s: the RequestFunc is nil: pass one, for example weirgrpc.By(weirgrpc.Method); By returns nil if it has no segment, more than %d, or a segment that is nil", name, weir.MaxSegments)
+		return fmt.Errorf("weirgrpc: %s: the RequestFunc is nil: pass one, for example weirgrpc.By(weirgrpc.Method); By returns nil if it has no segment, more than %d, or a segment that is nil, and Leased and WithCosts if a function given to them is nil", name, weir.MaxSegments)
 	}
 	return err
 }

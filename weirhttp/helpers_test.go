@@ -16,6 +16,14 @@ import (
 // all is the key of every request.
 var all = weirhttp.By(weirhttp.Text("all"))
 
+// counted is a policy that counts a unit, of which a key has 10 in an hour.
+var counted = weir.Policy{Units: []string{"bytes"}, Rules: []weir.Rule{{Name: "bytes", Unit: "bytes", Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(10), Burst: 10}}, pauseRule}}
+
+// ofBytes returns a function for WithCosts.
+func ofBytes(n int64, err error) func(*http.Request) (weir.Costs, error) {
+	return func(*http.Request) (weir.Costs, error) { return weir.CostsOf(map[string]int64{"bytes": n}), err }
+}
+
 // newLimiter returns a limiter on a memory store of its own.
 func newLimiter(t *testing.T, a algorithm.Algorithm) *weir.Limiter {
 	t.Helper()

@@ -101,7 +101,7 @@ func (m *middleware) answer(w http.ResponseWriter, r *http.Request, req *gate.Re
 	case guard.Unknown(err):
 		m.fail(w, r, &reducedCapacity, err)
 	default:
-		m.fail(w, r, &internalError, source.Empty(req.Key, err))
+		m.fail(w, r, &internalError, source.Explain(req.Decider, &req.Request, err))
 	}
 	return false
 }

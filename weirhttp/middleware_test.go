@@ -373,6 +373,8 @@ func TestNewErrors(t *testing.T) {
 		{nilLimiter, all, weirhttp.Options{}, "the Limiter is nil or a zero value"},
 		{new(weir.Limiter), all, weirhttp.Options{}, "the Limiter is nil or a zero value"},
 		{lim, nil, weirhttp.Options{}, "the RequestFunc is nil"},
+		{lim, weirhttp.WithCosts(all, nil), weirhttp.Options{}, "WithCosts return nil if a function"},
+		{lim, weirhttp.WithCosts(nil, ofBytes(1, nil)), weirhttp.Options{}, "the RequestFunc is nil"},
 		{lim, all, weirhttp.Options{Headers: 9}, "Options.Headers is 9"},
 		{lim, all, weirhttp.Options{Timeout: -1}, "Options.Timeout is -1ns"},
 		{lim, all, weirhttp.Options{LeaseRetryAfter: -1}, "Options.LeaseRetryAfter is -1ns: it must be above 0"},

@@ -73,6 +73,32 @@ func Leased(request RequestFunc) RequestFunc {
 	return func(r *http.Request) (weir.Request, error) { return gate.Leased(request(r)) }
 }
 
+// WithCosts returns a RequestFunc that sets the Costs of the requests of request, for a
+// limiter in which a rule counts a unit:
+//
+//	weirhttp.WithCosts(weirhttp.By(customer), func(r *http.Request) (weir.Costs, error) {
+//		return weir.CostsOf(map[string]int64{"input": tokens(r), "output": 4000}), nil
+//	})
+//
+// After an error of costs, the HTTP request is treated as after an error of a
+// RequestFunc. New cannot see whether a RequestFunc sets Costs, so without them, each
+// request is rejected with status 500. Do not let the client choose an amount: a lower
+// one than it uses allows more, and a negative one is an error.
+//
+// If request or costs is nil, WithCosts returns nil.
+func WithCosts(request RequestFunc, costs func(*http.Request) (weir.Costs, error)) RequestFunc {
+	if request == nil || costs == nil {
+		return nil
+	}
+	return func(r *http.Request) (weir.Request, error) {
+		req, err := request(r)
+		if err == nil {
+			req.Costs, err = costs(r)
+		}
+		return req, err
+	}
+}
+
 // Header returns a segment whose value is the SHA-256, in hexadecimal, of the header
 // field with that name, for example of an API key. The store never sees the field, but
 // anyone who reads the store can guess a value with few possibilities: see

@@ -12,6 +12,8 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirhttp"
 )
 
@@ -50,6 +52,38 @@ func TestByName(t *testing.T) {
 		by, err := weirhttp.ByName(tt.names, tt.segments)
 		if by != nil || err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "weirhttp: ") {
 			t.Errorf("%q: got error %v, want %q", tt.names, err, tt.want)
+		}
+	}
+}
+
+// WithCosts adds amounts to the requests of any RequestFunc. Without them, no request is
+// passed on, and the error says what to do.
+func TestWithCosts(t *testing.T) {
+	lim := weirtest.NewPolicy(t, memory.New(nil), counted)
+	secret := errors.New("secret")
+	for _, tt := range []struct {
+		name    string
+		request weirhttp.RequestFunc
+		want    int
+		is      error
+		says    string
+	}{
+		{"7 of 10", weirhttp.WithCosts(all, ofBytes(7, nil)), 204, nil, ""},
+		{"7 of 3", weirhttp.WithCosts(all, ofBytes(7, nil)), 429, nil, ""},
+		{"3 of 3", weirhttp.Leased(weirhttp.WithCosts(all, ofBytes(3, nil))), 204, nil, ""},
+		{"nothing", weirhttp.WithCosts(all, ofBytes(0, nil)), 204, nil, ""},
+		{"By alone", all, 500, weir.ErrInvalidCost, `weirhttp: the request has no Costs: use WithCosts: weir: rule "bytes" counts the unit "bytes"`},
+		{"a negative amount", weirhttp.WithCosts(all, ofBytes(-1, nil)), 500, weir.ErrInvalidCost, `has -1 of the unit "bytes"`},
+		{"an error of costs", weirhttp.WithCosts(all, ofBytes(1, secret)), 500, secret, ""},
+		{"no key", weirhttp.WithCosts(weirhttp.By(weirhttp.Text("")), ofBytes(1, nil)), 400, weirhttp.ErrNoKey, ""},
+		{"not limited", weirhttp.WithCosts(all, ofBytes(0, weirhttp.ErrUnlimited)), 204, nil, ""},
+	} {
+		limit, errs := newMiddleware(t, lim, tt.request, weirhttp.Options{FailOpen: true})
+		if w := serve(limit(new(counting)), nil); w.Code != tt.want {
+			t.Errorf("%s: got status %d, want %d", tt.name, w.Code, tt.want)
+		}
+		if err := errors.Join(*errs...); !errors.Is(err, tt.is) || tt.is != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: got error %v, want %v: %s", tt.name, err, tt.is, tt.says)
 		}
 	}
 }

@@ -50,7 +50,11 @@ func (t *Transport) shared(ctx context.Context, key weir.Key) (time.Duration, er
 	}
 	s := gate.NewScratch()
 	defer s.Free()
-	res, err := t.Pauses.Decide(ctx, weir.Request{Key: key, Op: weir.Peek}, s.Each[:])
+	none := map[string]int64{} // of each unit: only the pause counts
+	for _, unit := range t.Pauses.Units() {
+		none[unit] = 0
+	}
+	res, err := t.Pauses.Decide(ctx, weir.Request{Key: key, Op: weir.Peek, Costs: weir.CostsOf(none)}, s.Each[:])
 	switch {
 	case err == nil && res.Degraded == nil:
 	case ctx.Err() != nil:

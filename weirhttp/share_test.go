@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -362,6 +363,40 @@ func TestSharedPausePace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// If a rule counts a unit, requests wait for the end of a pause too. A request without
+// Costs is not sent.
+func TestTransportCosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, f := memory.New(nil), &service{start: time.Now()}
+		lim := weirtest.NewPolicy(t, st, counted)
+		for i, tt := range []struct {
+			request weirhttp.RequestFunc
+			pauses  *weir.Limiter
+			sent    time.Duration
+			want    error
+		}{
+			{weirhttp.WithCosts(all, ofBytes(10, nil)), lim, 0, nil},
+			{weirhttp.WithCosts(all, ofBytes(1, nil)), lim, 6 * time.Minute, nil},
+			{weirhttp.WithCosts(all, ofBytes(1, nil)), weirtest.Only(t, lim, "pause"), 12 * time.Minute, nil},
+			{all, lim, 0, weir.ErrInvalidCost},
+			{nil, lim, 0, weir.ErrInvalidCost},
+		} {
+			if i == 1 {
+				if _, err := lim.Pause(t.Context(), 5*time.Minute, "all"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := send(t.Context(), t, &weirhttp.Transport{Limiter: lim, Pauses: tt.pauses, Request: tt.request, Base: f}, "http://a.test")
+			if !errors.Is(err, tt.want) || err != nil && !strings.HasPrefix(err.Error(), "weirhttp: the request has no Costs: use WithCosts: ") {
+				t.Errorf("request %d: got %v, want %v", i, err, tt.want)
+			}
+			if n := len(f.times); err == nil && f.times[n-1].Round(time.Millisecond) != tt.sent {
+				t.Errorf("request %d was sent after %v, want %v", i, f.times[n-1], tt.sent)
+			}
+		}
+	})
 }
 
 // A request draws its jitter once: if the pause is extended while it sleeps, the second

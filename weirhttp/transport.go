@@ -72,9 +72,9 @@ type Transport struct {
 	Leases *weir.Limiter
 
 	// Request makes the request to Limiter and Leases. nil means that the key is the host
-	// of the URL, in lower case and without the port. Only the fields Key, Cost, MaxWait
-	// and ID are used, and only Key for Leases. A MaxWait of 0 means that only the
-	// context ends the wait. If Request sets an ID, the turn is not refunded when the
+	// of the URL, in lower case and without the port. Only the fields Key, Cost, Costs,
+	// MaxWait and ID are used, and only Key for Leases. A MaxWait of 0 means that only
+	// the context ends the wait. If Request sets an ID, the turn is not refunded when the
 	// context ends, because another request with this ID can use it. After ErrUnlimited,
 	// the request is sent at once.
 	Request RequestFunc
@@ -240,7 +240,7 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request, w *sleep.Budget
 				continue
 			}
 			if err != nil {
-				return err
+				return source.Explain(t.Limiter, &r, err)
 			}
 		}
 		if late {

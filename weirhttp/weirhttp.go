@@ -21,7 +21,8 @@
 // [ClientIP], [Header], [BearerToken], [Pattern], [Text], [FirstOf], or a function of
 // your own, for example one that reads the customer from the context of the request. If a
 // request has no value for a segment, for example no API key, the error is [ErrNoKey],
-// and the middleware rejects the request.
+// and the middleware rejects the request. If a rule counts a unit, [WithCosts] adds the
+// amounts.
 //
 // Use a key that the client cannot choose. A client that can send any API key gets a full
 // limit with each new key. So authenticate the API key first. Behind a proxy, RemoteIP is
@@ -43,7 +44,7 @@
 //     share of the process, or if the cost is above the limit, the status is 429.
 //     Retry-After is at most the time until the store is asked again, rounded up.
 //   - 500 after any other error, for example if the policy of the limiter has other
-//     segments than the key.
+//     segments than the key, or a rule counts a unit that the request does not name.
 //   - 499 if the client has cancelled the request. The client does not read this answer,
 //     but a log shows that the request was neither served nor an error of the server.
 //
@@ -76,7 +77,8 @@ var (
 )
 
 // A RequestFunc makes the request to a limiter from an HTTP request: its key, and if
-// needed its cost, its ID, its MaxWait and its metadata. The Op must be [weir.Consume].
+// needed its cost or Costs, its ID, its MaxWait and its metadata. The Op must be
+// [weir.Consume].
 //
 // If it returns [ErrUnlimited], or an error that wraps it, the HTTP request is not
 // limited. After any other error, the HTTP request is rejected: see the package
@@ -205,7 +207,7 @@ func New(d weir.Decider, request RequestFunc, opts *Options) (func(http.Handler)
 	}
 	switch {
 	case request == nil:
-		return nil, errors.New("weirhttp: New: the RequestFunc is nil: pass one, for example weirhttp.By(weirhttp.RemoteIP)")
+		return nil, errors.New("weirhttp: New: the RequestFunc is nil: pass one, for example weirhttp.By(weirhttp.RemoteIP); Leased and WithCosts return nil if a function given to them is nil")
 	case m.opts.Headers > XRateLimitUnix:
 		return nil, fmt.Errorf("weirhttp: New: Options.Headers is %d: it must be NoHeaders, RateLimitDraft11, XRateLimit or XRateLimitUnix", m.opts.Headers)
 	case m.opts.PartitionKey != nil && m.opts.Headers != RateLimitDraft11:

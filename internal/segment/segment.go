@@ -27,10 +27,17 @@ func (s *Source) Missing(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", s.NoKey, fmt.Sprintf(format, args...))
 }
 
-// Empty returns err, as a NoKey too if key has an empty segment.
-func (s *Source) Empty(key weir.Key, err error) error {
-	if errors.Is(err, weir.ErrInvalidKey) && slices.Contains(key.Segments(), "") {
+// Explain returns the error err of d for the request r of a RequestFunc. If the key has an empty
+// segment, the error is a NoKey too. If the request has no Costs, it says what adds them.
+func (s *Source) Explain(d weir.Decider, r *weir.Request, err error) error {
+	switch {
+	case errors.Is(err, weir.ErrInvalidKey) && slices.Contains(r.Key.Segments(), ""):
 		return fmt.Errorf("%w: %w", s.NoKey, err)
+	case errors.Is(err, weir.ErrInvalidCost) && r.Costs == (weir.Costs{}):
+		lim, _ := weir.Find[*weir.Limiter](d)
+		if slices.ContainsFunc(lim.Rules(), func(rule weir.RuleInfo) bool { return rule.Unit != "" && !rule.Shadow }) {
+			return fmt.Errorf("%s: the request has no Costs: use WithCosts: %w", s.Package, err)
+		}
 	}
 	return err
 }
