@@ -29,6 +29,10 @@ func TestReady(t *testing.T) {
 			weir.Rule{Name: "b", Algorithm: algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Minute, Limit: 9}}}},
 			weir.Rule{Name: "next", Algorithm: weirtest.PerSecond, Shadow: true},
 		),
+		{Units: []string{"u", "v", "w"}, Rules: []weir.Rule{
+			{Name: "w", Unit: "w", Algorithm: weirtest.PerSecond},
+			{Name: "v", Unit: "v", Algorithm: algorithm.SlidingLog{Limit: 3, Window: time.Hour}, Shadow: true},
+		}},
 		{Segments: []string{"tenant", "user", "token"}, Secret: []string{"token"}, Rules: []weir.Rule{
 			{Name: "a", By: []string{"tenant"}, Algorithm: weirtest.PerSecond},
 			{Name: "b", By: []string{"tenant", "token"}, Algorithm: algorithm.LeakyBucket{Rate: algorithm.PerHour(1)}},

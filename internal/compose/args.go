@@ -14,8 +14,10 @@ import (
 func (p *Program) AppendArgs(args []store.Arg, v script.Verb, c *Call) []store.Arg {
 	start := len(args)
 	args = append(args, p.consts...)
-	for _, u := range p.units {
-		args[start+u.arg] = store.IntArg(min(c.Amounts[u.unit-1], contract.MaxTokens+1))
+	if c.Amounts != nil { // a Reset has none
+		for _, u := range p.units {
+			args[start+u.arg] = store.IntArg(min(c.Amounts[u.unit-1], contract.MaxTokens+1))
+		}
 	}
 	if p.source.HasText(v) {
 		if c.Text == "" {
