@@ -4,8 +4,8 @@
 //	lim, err = lim.Wrap(denycache.New(nil).Wrap)
 //
 // A denial is remembered until its RetryAfter, and for at most [Options].MaxAge. It
-// answers requests with the same key, op, cost and MaxWait. A Peek always reaches the
-// store, and so does a Wait or a Reserve with a deadline, because its MaxWait is
+// answers requests with the same key, op, cost, Costs and MaxWait. A Peek always reaches
+// the store, and so does a Wait or a Reserve with a deadline, because its MaxWait is
 // different each time.
 //
 // The cache never allows a request that the store would deny. But it can deny a request
@@ -54,12 +54,12 @@ type Options struct {
 	// MaxAge is how long a denial is remembered at most. 0 means DefaultMaxAge, 1 s.
 	MaxAge time.Duration
 
-	// MaxKeys is how many denials all limiters of the Cache remember, at most 1<<24. It is
-	// rounded up to a power of two. 0 means DefaultMaxKeys, 4,096. Each key of a limiter has
-	// one place, for its last denial. Several can have the same place, so some denials are
-	// forgotten before the cache is full. A denial takes about 350 bytes, plus 80 for each
-	// rule if the request asks for the result of each rule. A key whose segments are longer
-	// than 1,024 bytes together is not remembered.
+	// MaxKeys is how many denials all limiters of the Cache remember, at most 1<<24. It
+	// is rounded up to a power of two. 0 means DefaultMaxKeys, 4,096. Each key of a
+	// limiter has one place, for its last denial. Several can have the same place, so
+	// some denials are forgotten before the cache is full. A denial takes about 480
+	// bytes, plus 80 for each rule if the request asks for the result of each rule. A key
+	// whose segments are longer than 1,024 bytes together is not remembered.
 	MaxKeys int
 
 	// Now is the clock by which denials end. The default is time.Now. Set it in tests

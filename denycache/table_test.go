@@ -95,6 +95,7 @@ func TestDenyCachePlaces(t *testing.T) {
 func TestDenyCacheRemembers(t *testing.T) {
 	t.Parallel()
 	u := weir.KeyOf("u")
+	of := func(amounts map[string]int64) weir.Request { return weir.Request{Key: u, Costs: weir.CostsOf(amounts)} }
 	lease, windowless, now := denied, denied, denied
 	lease.Type, windowless.Window, now.RetryAfter = weir.LeaseRule, 0, 0
 	broken := errors.New("broken")
@@ -111,6 +112,12 @@ func TestDenyCacheRemembers(t *testing.T) {
 		"the same MaxWait":       {res: denied, first: weir.Request{Key: u, MaxWait: 1}, then: weir.Request{Key: u, MaxWait: 1}},
 		"a longer MaxWait":       {res: denied, first: weir.Request{Key: u}, then: weir.Request{Key: u, MaxWait: weir.Never}, reached: true},
 		"a shorter MaxWait":      {res: denied, first: weir.Request{Key: u, MaxWait: 2}, then: weir.Request{Key: u, MaxWait: 1}, reached: true},
+		"the same Costs":         {res: denied, first: of(map[string]int64{"a": 1, "b": 2}), then: of(map[string]int64{"b": 2, "a": 1})},
+		"a lower amount":         {res: denied, first: of(map[string]int64{"a": 1, "b": 2}), then: of(map[string]int64{"a": 1, "b": 1}), reached: true},
+		"a higher amount":        {res: denied, first: of(map[string]int64{"a": 1, "b": 2}), then: of(map[string]int64{"a": 1, "b": 3}), reached: true},
+		"an amount of 0":         {res: denied, first: of(map[string]int64{"a": 1}), then: of(map[string]int64{"a": 1, "b": 0}), reached: true},
+		"another unit":           {res: denied, first: of(map[string]int64{"a": 1}), then: of(map[string]int64{"b": 1}), reached: true},
+		"no Costs":               {res: denied, first: of(map[string]int64{"a": 1}), then: weir.Request{Key: u}, reached: true},
 		"more segments":          {res: denied, first: weir.Request{Key: u}, then: weir.Request{Key: weir.KeyOf("u", "")}, reached: true},
 		"other segments":         {res: denied, first: weir.Request{Key: weir.KeyOf("a", "bc")}, then: weir.Request{Key: weir.KeyOf("ab", "c")}, reached: true},
 		"another ID":             {res: denied, first: weir.Request{Key: u, ID: "a", Metadata: "m"}, then: weir.Request{Key: u, ID: "b"}},

@@ -366,6 +366,7 @@ func TestPrefetchMisuse(t *testing.T) {
 	good := weir.Rule{Name: "good", Algorithm: weirtest.PerSecond}
 	for want, p := range map[string]weir.Policy{
 		`rule "x" has the Cost 2`:                  weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: weirtest.PerSecond, Cost: 2}),
+		`rule "x" counts the unit "u", of which`:   {Units: []string{"u"}, Rules: []weir.Rule{good, {Name: "x", Unit: "u", Algorithm: weirtest.PerSecond}}},
 		`rule "x" is a shadow rule`:                weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: weirtest.PerSecond, Shadow: true}),
 		`rule "x" is a concurrency, which holds`:   weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: algorithm.Concurrency{Limit: 1, Lease: time.Second}, Cost: 1}),
 		`rule "x" is a leakybucket, whose`:         weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)}}),
