@@ -36,8 +36,8 @@ type Observer func(ctx context.Context, d Decision)
 
 // A Decision is a request and its answer, as an [Observer] gets them.
 type Decision struct {
-	Request weir.Request
-	Result  weir.Result // zero if Err is not nil
+	Request weir.Request // Costs.String lists its amounts by unit
+	Result  weir.Result  // zero if Err is not nil
 	Err     error
 	Took    time.Duration // the time from the request to the answer
 }

@@ -23,12 +23,15 @@
 //
 // The metric weir.near_limit looks at this rule only. It says little about an
 // algorithm.LeakyBucket, which most allowed requests leave without a token, and about a
-// limit below 5, where it counts only the requests that leave no token.
+// limit below 5, where it counts only the requests that leave no token. If rules count
+// units, watch those with large amounts by their denials: a rule that counts requests
+// nearly always has the fewest tokens left.
 //
 // A span that is recorded gets the attributes weir.op, weir.outcome, weir.rule,
-// weir.limit and weir.remaining. If a request makes several decisions, the span shows the
-// last one that is not a Refund, a Settle, a Release, a Renew, a Pause, a Resume or a
-// Reset.
+// weir.limit and weir.remaining, and the amount of each unit in Request.Costs, for
+// example weir.costs.input. If a request makes several decisions, the span shows the last
+// one that is not a Refund, a Settle, a Release, a Renew, a Pause, a Resume or a Reset.
+// The metrics have neither costs nor amounts.
 //
 // The file dashboard.json beside this package is a Grafana dashboard of these metrics, as
 // Prometheus stores them. Import it, and choose the data source. It tells limiters apart
@@ -128,6 +131,9 @@ func (r *recorder) observe(ctx context.Context, d observe.Decision) {
 			attribute.String("weir.rule", l.rule),
 			attribute.Int64("weir.limit", d.Result.Limit),
 			attribute.Int64("weir.remaining", d.Result.Remaining))
+		for unit, amount := range d.Request.Costs.All() {
+			span.SetAttributes(attribute.Int64("weir.costs."+unit, amount))
+		}
 	}
 }
 

@@ -198,6 +198,22 @@ func TestSpan(t *testing.T) {
 	}
 }
 
+// A span shows the amount of each unit.
+func TestSpanOfUnits(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	ctx, span := trace.NewTracerProvider(trace.WithSpanProcessor(spans)).Tracer("t").Start(t.Context(), "request")
+	observer, err := weirotel.New(noop.NewMeterProvider())
+	if err != nil {
+		t.Fatal(err)
+	}
+	observer(ctx, observe.Decision{Request: weir.Request{Costs: weir.CostsOf(map[string]int64{"input": 3, "output": 0})}})
+	span.End()
+	got := list(attribute.NewSet(spans.Ended()[0].Attributes()...))
+	if want := "weir.costs.input=3 weir.costs.output=0 weir.limit=0 "; !strings.HasPrefix(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // Every outcome of the store is counted, by many goroutines at once.
 func TestConcurrent(t *testing.T) {
 	reader := sdk.NewManualReader()
