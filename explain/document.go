@@ -36,9 +36,10 @@ type Rule struct {
 	Name      string   `json:"name"`
 	By        []string `json:"by"`               // the segments that identify the limit
 	Algorithm string   `json:"algorithm"`        // its name, for example "gcra"
-	Words     string   `json:"words"`            // the limit in words, from algorithm.Words; set it if you have better ones
+	Words     string   `json:"words"`            // the limit in words; set it if you have better ones
 	Shadow    bool     `json:"shadow,omitempty"` // the rule denies nothing: see weir.Rule.Shadow
-	Cost      int64    `json:"cost"`             // the number of tokens of the request
+	Unit      string   `json:"unit,omitempty"`   // the unit that the rule counts: see weir.Rule.Unit
+	Cost      int64    `json:"cost"`             // the number of tokens of the request, or its amount of Unit
 	Keys      []string `json:"keys"`             // the keys in the store
 	Slot      int      `json:"slot"`             // the cluster slot of these keys
 	Usage

@@ -22,14 +22,14 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/storekey"
+	"github.com/weir-go/weir/internal/unit"
 	"github.com/weir-go/weir/store"
 )
 
-// Explain returns what lim would answer to a request of one token for the key now, and
-// why. It makes one Peek, and another for each shadow rule. Errors: see
-// [weir.Limiter.Decide].
+// Explain returns what lim would answer to a request for the key now, and why. The request
+// is for one token, and for 1 of each unit. Explain makes one Peek, and another for each
+// shadow rule. Errors: see [weir.Limiter.Decide].
 func Explain(ctx context.Context, lim *weir.Limiter, key ...string) (*Document, error) {
 	return ExplainKey(ctx, lim, weir.KeyOf(key...))
 }
@@ -45,7 +45,7 @@ func ExplainKey(ctx context.Context, lim *weir.Limiter, k weir.Key) (*Document, 
 	if err != nil {
 		return nil, err
 	}
-	peek := weir.Request{Key: k, Op: weir.Peek}
+	peek := weir.Request{Key: k, Op: weir.Peek, Costs: unit.One(bare)}
 	each := make([]weir.Result, len(rules)) // the shadow rules are the last
 	res, err := bare.Decide(ctx, peek, each)
 	if err != nil {
@@ -65,8 +65,8 @@ func ExplainKey(ctx context.Context, lim *weir.Limiter, k weir.Key) (*Document, 
 			}
 		}
 		doc.Rules = append(doc.Rules, Rule{
-			Name: info.Name, By: info.By, Algorithm: info.Kind, Words: algorithm.Words(info.Algorithm),
-			Shadow: info.Shadow, Cost: max(info.Cost, 1), Keys: keys[i], Slot: store.Slot(keys[i][0]),
+			Name: info.Name, By: info.By, Algorithm: info.Kind, Words: unit.Words(&info),
+			Shadow: info.Shadow, Unit: info.Unit, Cost: max(info.Cost, 1), Keys: keys[i], Slot: store.Slot(keys[i][0]),
 			Usage: usage(&info, &each[i]),
 		})
 	}

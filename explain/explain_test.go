@@ -213,6 +213,37 @@ func TestExplainSeveralRules(t *testing.T) {
 	}
 }
 
+// A rule that counts a unit is asked about 1 of it, and its amounts have the unit's name.
+func TestExplainUnits(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	cents := algorithm.FixedWindow{Limit: 10, Window: time.Hour}
+	lim := w.limiter(t, weir.Policy{
+		Name: "llm", Units: []string{"input", "cents"},
+		Rules: []weir.Rule{{Name: "calls", Algorithm: cents, Cost: 2}, {Name: "month", Algorithm: cents, Unit: "cents"}, {Name: "trial", Algorithm: cents, Unit: "input", Shadow: true}},
+	})
+	request := weir.Request{Key: weir.KeyOf("ann"), Costs: weir.CostsOf(map[string]int64{"input": 10, "cents": 9})}
+	if res, err := lim.Decide(t.Context(), request, nil); err != nil || !res.Allowed {
+		t.Fatal(res, err)
+	}
+	doc := explained(t, lim, "ann")
+	const month, trial = "1 of 10 cents left; full again in 1 h", "0 of 10 input left; full again in 1 h; the next request is allowed in 1 h"
+	want := `allowed; the rule with the fewest tokens is "month": ` + month + `; the shadow rule "trial" would deny it: ` + trial
+	if r := doc.Rules[1]; doc.Why != want || r.Unit != "cents" || r.Cost != 1 || r.Words != "10 tokens in each window of 1 h, counted in cents" || doc.Rules[0].Unit != "" {
+		t.Errorf("got %q and %+v, want %q", doc.Why, r, want)
+	}
+	limited, err := lim.With(weir.Rule{Name: "month", Algorithm: algorithm.FixedWindow{Limit: 9, Window: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, opts := range map[string]*explain.ListOptions{"trial " + trial: nil, "month 0 of 9 cents left; full again in 1 h; the next request is allowed in 1 h": {Rule: "month", Limiter: func(*explain.Caller) *weir.Limiter { return limited }}} {
+		top, err := explain.Top(t.Context(), lim, 9, opts)
+		if err != nil || len(top.Callers) == 0 || top.Callers[0].Rule+" "+top.Callers[0].State != want {
+			t.Errorf("got %+v, %v, want %q", top, err, want)
+		}
+	}
+}
+
 // A Duration is a number of seconds, exact to the microsecond.
 func TestDurationJSON(t *testing.T) {
 	t.Parallel()

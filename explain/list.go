@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/unit"
 	"github.com/weir-go/weir/store"
 )
 
@@ -129,8 +130,9 @@ type listing struct {
 
 // A listedRule is a rule whose callers are listed.
 type listedRule struct {
-	info weir.RuleInfo
-	only *weir.Limiter
+	info  weir.RuleInfo
+	only  *weir.Limiter
+	costs weir.Costs // of a peek
 }
 
 // An otherRule is a rule of a limiter that ListOptions.Limiter has returned.
@@ -166,7 +168,7 @@ func newListing(lim *weir.Limiter, opts *ListOptions) (*listing, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.rules[info.Name] = &listedRule{info, only}
+		l.rules[info.Name] = &listedRule{info, only, unit.One(only)}
 	}
 	if len(l.rules) == 0 {
 		_, err := lim.Only(l.Rule) // it says what is wrong
@@ -261,7 +263,7 @@ func (l *listing) peek(ctx context.Context, page []Caller) error {
 	for rule, list := range at {
 		requests := make([]weir.Request, len(list))
 		for j, i := range list {
-			requests[j] = weir.Request{Key: page[i].Key, Op: weir.Peek}
+			requests[j] = weir.Request{Key: page[i].Key, Op: weir.Peek, Costs: rule.costs}
 		}
 		for j, a := range rule.only.DoMany(ctx, requests) {
 			c := &page[list[j]]
@@ -294,7 +296,7 @@ func (l *listing) rule(c *Caller) (*listedRule, error) {
 		if err != nil {
 			return nil, fmt.Errorf("explain: the result of ListOptions.Limiter: %w", err)
 		}
-		l.others[other] = &listedRule{only.Rules()[0], only}
+		l.others[other] = &listedRule{only.Rules()[0], only, unit.One(only)}
 	}
 	return l.others[other], nil
 }

@@ -50,9 +50,13 @@ func state(info *weir.RuleInfo, u *Usage) string {
 	case info.Queues:
 		return queue(u, cost)
 	}
-	parts := []string{fmt.Sprintf("%d of %s left", u.Remaining, span.Count(u.Limit, "token"))}
+	limit := span.Count(u.Limit, "token")
+	if info.Unit != "" {
+		limit = fmt.Sprintf("%d %s", u.Limit, info.Unit)
+	}
+	parts := []string{fmt.Sprintf("%d of %s left", u.Remaining, limit)}
 	if u.Used == 0 {
-		parts[0] = fmt.Sprintf("all of %s left", span.Count(u.Limit, "token"))
+		parts[0] = fmt.Sprintf("all of %s left", limit)
 	}
 	if u.ResetAfter > 0 {
 		parts = append(parts, "full again in "+span.Text(time.Duration(u.ResetAfter)))

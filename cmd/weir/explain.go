@@ -16,9 +16,10 @@ var explainCommand = &command{
 	summary: "Say why a caller is limited, and how much is left in each rule.",
 	example: "weir explain limits.yaml api acme ann",
 	text: `
-KEY has one argument for each segment of the policy. It prints what a request of one token would be
-answered now, where the caller's limits come from, and for each rule the limit, the state, the keys
-in the store and their cluster slot. It consumes nothing. Secret segments are shown as their hash.`,
+KEY has one argument for each segment of the policy. It prints what a request of one token, and
+of 1 of each unit, would be answered now, where the caller's limits come from, and for each rule the
+limit, the state, the keys in the store and their cluster slot. It consumes nothing. Secret segments
+are shown as their hash.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		f := t.policyFlags(set)
 		return func(ctx context.Context, args []string) error {
@@ -69,7 +70,9 @@ func (f *policyFlags) explain(ctx context.Context, args []string, print func(*do
 	}
 	d := &document{doc, s.source.String()}
 	for i, rule := range s.lim.Rules() {
-		d.Rules[i].Words = s.file.Describe(rule.Algorithm)
+		if d.Rules[i].Words = s.file.Describe(rule.Algorithm); rule.Unit != "" {
+			d.Rules[i].Words += ", unit: " + quoted(rule.Unit)
+		}
 	}
 	if *f.output == "json" {
 		f.print(f.out, jsonText(d))

@@ -3,9 +3,9 @@ package admin
 import (
 	"time"
 
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/explain"
 	"github.com/weir-go/weir/internal/storekey"
+	"github.com/weir-go/weir/internal/unit"
 	"github.com/weir-go/weir/outage"
 )
 
@@ -30,6 +30,7 @@ type describedRule struct {
 	Algorithm string   `json:"algorithm"`
 	Words     string   `json:"words"`
 	Shadow    bool     `json:"shadow,omitempty"`
+	Unit      string   `json:"unit,omitempty"`
 }
 
 // A describedOutage is an outage.State.
@@ -64,7 +65,7 @@ func (l *limiter) describe() description {
 	}
 	for i := range l.rules {
 		r := &l.rules[i]
-		d.Rules = append(d.Rules, describedRule{r.Name, r.By, r.Kind, algorithm.Words(r.Algorithm), r.Shadow})
+		d.Rules = append(d.Rules, describedRule{r.Name, r.By, r.Kind, unit.Words(r), r.Shadow, r.Unit})
 	}
 	for _, k := range l.deniedKeys() {
 		key := k.Key.Segments()

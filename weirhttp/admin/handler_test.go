@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/explain"
 	"github.com/weir-go/weir/observe"
 	"github.com/weir-go/weir/outage"
@@ -56,6 +57,28 @@ func TestMethods(t *testing.T) {
 	page.ServeHTTP(w, httptest.NewRequest(http.MethodHead, "/", nil))
 	if w.Code != http.StatusOK {
 		t.Errorf("HEAD: status %d", w.Code)
+	}
+}
+
+// The page of a key asks for 1 of each unit, and shows amounts with their unit.
+func TestUnits(t *testing.T) {
+	lim := newPolicy(t, nil, weir.Policy{Name: "llm", Units: []string{"cents"}, Rules: []weir.Rule{
+		{Name: "month", Unit: "cents", Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
+	}})
+	if _, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf("ann"), Costs: weir.CostsOf(map[string]int64{"cents": 9})}, nil); err != nil {
+		t.Fatal(err)
+	}
+	page := newPage(t, admin.Limiter{Name: "llm", Limiter: lim})
+	for query, want := range map[string]string{"": "counted in cents", "limiter=llm": "counted in cents", "limiter=llm&key=ann": "1 of 10 cents left"} {
+		if text := get(page, query, "").Body.String(); !strings.Contains(text, want) {
+			t.Errorf("%q lacks %q:\n%s", query, want, text)
+		}
+		if text := get(page, query, "application/json").Body.String(); !strings.Contains(text, `"unit": "cents"`) || !strings.Contains(text, want) {
+			t.Errorf("%q lacks the unit:\n%s", query, text)
+		}
+	}
+	if w := post(page, url.Values{"op": {"reset"}, "limiter": {"llm"}, "key": {"ann"}}); w.Code != http.StatusSeeOther || !strings.Contains(get(page, "limiter=llm&key=ann", "").Body.String(), "ll of 10 cents left") {
+		t.Errorf("after a reset: status %d", w.Code)
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/span"
 	"github.com/weir-go/weir/internal/storekey"
+	"github.com/weir-go/weir/internal/unit"
 	"github.com/weir-go/weir/observe"
 	"github.com/weir-go/weir/outage"
 )
@@ -145,7 +145,7 @@ func (h *handler) view(l *limiter, max int) limiterView {
 	v := h.lookup(l, nil)
 	for i := range l.rules {
 		r := &l.rules[i]
-		v.Rules = append(v.Rules, ruleView{Name: visible(r.Name, maxCell), Limit: algorithm.Words(r.Algorithm), By: strings.Join(r.By, ", "), Shadow: r.Shadow})
+		v.Rules = append(v.Rules, ruleView{Name: visible(r.Name, maxCell), Limit: unit.Words(r), By: strings.Join(r.By, ", "), Shadow: r.Shadow})
 	}
 	if l.denied == nil {
 		return v

@@ -1,0 +1,25 @@
+// Package unit helps tools with limiters whose rules count units.
+package unit
+
+import (
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+)
+
+// One returns 1 of each unit of lim, for requests that ask about any caller.
+func One(lim *weir.Limiter) weir.Costs {
+	amounts := map[string]int64{}
+	for _, unit := range lim.Units() {
+		amounts[unit] = 1
+	}
+	return weir.CostsOf(amounts)
+}
+
+// Words describes the limit of a rule in words.
+func Words(rule *weir.RuleInfo) string {
+	text := algorithm.Words(rule.Algorithm)
+	if rule.Unit != "" {
+		text += ", counted in " + rule.Unit
+	}
+	return text
+}
