@@ -107,7 +107,7 @@ func (a *answers) get(policy string, key *weir.Key) *answer {
 // ask returns what is known about the override of a key. It calls Options.Override if the
 // result is missing or too old.
 func (l *Limits) ask(ctx context.Context, b *bound, key *weir.Key) (*answerState, error) {
-	if err := b.lim.Check(weir.Request{Key: *key, Op: weir.Peek}, nil); err != nil {
+	if err := b.lim.Check(weir.Request{Key: *key, Op: weir.Peek, Costs: b.ones}, nil); err != nil {
 		return nil, err
 	}
 	a := l.asked.get(b.Name, key)

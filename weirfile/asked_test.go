@@ -10,14 +10,14 @@ import (
 )
 
 // The results about long keys are kept too, each under its own key, without the text of
-// the key. A key is valid even where a request needs a lease.
+// the key. A key is valid even where a request needs amounts or a lease.
 func TestOverrideOfLongKeys(t *testing.T) {
 	long, asks := strings.Repeat("x", 1<<20), 0
 	opts := &Options{Override: func(_ context.Context, _ string, key weir.Key) (Override, bool, error) {
 		asks++
 		return Override{Plan: "pro"}, key.Segments()[0] == "acme", nil
 	}}
-	f, err := Parse("limits.yaml", []byte("policies: {api: {segments: [tenant, user], rules: {user: {algorithm: fixed window, limit: 1, window: 1s}, seats: {algorithm: concurrency, limit: 1, lease: 1s}}, plans: {pro: {user: {limit: 2}}}}}\n"), opts)
+	f, err := Parse("limits.yaml", []byte("policies: {api: {segments: [tenant, user], units: [input], rules: {user: {algorithm: fixed window, limit: 1, window: 1s, unit: input}, seats: {algorithm: concurrency, limit: 1, lease: 1s}}, plans: {pro: {user: {limit: 2}}}}}\n"), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

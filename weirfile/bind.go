@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/unit"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -15,6 +16,7 @@ import (
 type bound struct {
 	*filePolicy
 	lim    *weir.Limiter
+	ones   weir.Costs // 1 of each unit
 	byPlan map[string]*planLimiter
 	byKey  map[weir.Key]*overrideLimiter
 }
@@ -47,7 +49,7 @@ func (r *reader) bind(p *filePolicy, st store.Store, opts *weir.Options, wrap []
 		r.failIs(err, at, "policy %q: %s", p.Name, text)
 		return nil
 	}
-	b.lim = lim
+	b.lim, b.ones = lim, unit.One(lim)
 	for i := range p.plans {
 		plan := &p.plans[i]
 		lim, err := with(b.lim, plan.rules)
@@ -120,7 +122,7 @@ func (r *reader) check(f *File) {
 }
 
 // inWords has the words of a file for names of Go in errors.
-var inWords = strings.NewReplacer("Policy.Segments", "segments", "Policy.Secret", "secret", "By ", "by ", "Cost ", "cost ", "its Algorithm", "its algorithm", "Algorithm is", "algorithm is")
+var inWords = strings.NewReplacer("Policy.Segments", "segments", "Policy.Secret", "secret", "Policy.Units", "units", "By ", "by ", "Cost ", "cost ", "Unit ", "unit ", "it must be empty, because a", "it must be left out, because a", "its Algorithm", "its algorithm", "Algorithm is", "algorithm is")
 
 // explain returns the text of an error of weir.NewPolicy in the words of the file, and
 // its place.
@@ -130,7 +132,7 @@ func (p *filePolicy) explain(err error) (string, place) {
 		rules = append(rules, fileRule{rule, p.rules[i]})
 	}
 	text, at := explainWith(err, p.at, rules)
-	for _, name := range []string{"segments", "secret"} {
+	for _, name := range []string{"segments", "secret", "units"} {
 		if where, ok := p.fields[name]; ok && strings.HasPrefix(text, name) {
 			at = where
 		}

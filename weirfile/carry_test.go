@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/unit"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -210,6 +211,7 @@ func TestDiff(t *testing.T) {
 	const base = `policies:
   api:
     segments: [tenant, user]
+    units: [input]
     rules:
       tenant: {by: [tenant], algorithm: fixed window, limit: 10, window: 1h}
       user: {algorithm: gcra, rate: 1 per hour, burst: 10}
@@ -239,6 +241,10 @@ func TestDiff(t *testing.T) {
 		{"burst: 10}", "burst: 10, shadow: true}", `rule "user": lost`, []string{"user"}},
 		{"    plans:", "      all: {by: [tenant], algorithm: gcra, rate: 1 per hour, burst: 5}\n    plans:", `rule "all": added`, []string{"all"}},
 		{"      tenant: {by: [tenant], algorithm: fixed window, limit: 10, window: 1h}\n", "", `rule "user": lost; rule "tenant": removed`, []string{"user"}},
+		{"[input]", "[output, input]", `policy "api": added`, nil},
+		{"[input]", "[output]", `policy "api": rejected; policy "api": added`, nil},
+		{"limit: 10", "limit: 10, unit: input", `rule "tenant": rejected; rule "tenant": estimated, must name "input"`, nil},
+		{"    plans:", "      all: {by: [tenant], algorithm: gcra, rate: 1 per hour, burst: 5, unit: input}\n    plans:", `rule "all": added, must name "input"`, []string{"all"}},
 		{"burst: 50", "burst: 60", `plan "pro", rule "user": kept`, nil},
 		{"    overrides:", "      max: {user: {burst: 70}}\n    overrides:", `plan "max": added; plan "max", rule "user": kept`, nil},
 		{"      pro: ", "      max: ", `plan "pro": rejected; plan "max": added; plan "max", rule "user": kept`, nil},
@@ -271,6 +277,10 @@ func TestDiff(t *testing.T) {
 			text = before + string(change.Effect)
 			if _, wait, ok := strings.Cut(after, "; a caller who has used all waits at most "); ok {
 				text += " " + wait
+			}
+			if _, note, ok := strings.Cut(after, "; programs must name the unit "); ok {
+				unit, _, _ := strings.Cut(note, " in Request.Costs before the reload")
+				text += ", must name " + unit
 			}
 			got = append(got, text)
 		}
@@ -347,7 +357,7 @@ func fullAfter(t *testing.T, from, to *File) []string {
 	}
 	lim, key := limiter(from)
 	for range 3 {
-		if res, err := lim.Allow(t.Context(), key...); err != nil || !res.Allowed {
+		if res, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf(key...), Costs: unit.One(lim)}, nil); err != nil || !res.Allowed {
 			t.Fatal(res, err)
 		}
 	}
@@ -358,7 +368,7 @@ func fullAfter(t *testing.T, from, to *File) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res, err := only.Peek(t.Context(), key...); err != nil || res.Remaining == res.Limit {
+		if res, err := only.Decide(t.Context(), weir.Request{Key: weir.KeyOf(key...), Op: weir.Peek, Costs: unit.One(lim)}, nil); err != nil || res.Remaining == res.Limit {
 			full = append(full, r.Name)
 		}
 	}

@@ -17,7 +17,7 @@ const (
 	Estimated Effect = "estimated" // the state stays, but stands for another number of tokens
 	Lost      Effect = "lost"      // the key in the store changes, and the state stays behind
 	Renamed   Effect = "renamed"   // Lost, because the rule has another name
-	Added     Effect = "added"     // the limit is new
+	Added     Effect = "added"     // the limit or the unit is new
 	Removed   Effect = "removed"   // the limit no longer applies
 	Rejected  Effect = "rejected"  // a running program rejects the file: see Limits.Watch
 )
@@ -31,7 +31,7 @@ type Change struct {
 	Key    []string `json:"key,omitempty"`  // of an override; secret segments are "(secret)"
 	Rule   string   `json:"rule,omitempty"` // "" if the change is about all rules
 	Effect Effect   `json:"effect"`
-	From   string   `json:"from,omitempty"` // the limit in the words of a file, or the segments; "" if there was none
+	From   string   `json:"from,omitempty"` // the limit in the words of a file, or the segments or units; "" if there was none
 	To     string   `json:"to,omitempty"`   // "" if there is none
 	Text   string   `json:"text"`           // why
 	Line   int      `json:"line,omitempty"` // in the new file; 0 if removed
@@ -88,6 +88,11 @@ func (d *differ) add(c Change) { d.changes = append(d.changes, c) }
 
 // policy compares two policies with one name.
 func (d *differ) policy(old, p *filePolicy) {
+	for _, unit := range p.Units {
+		if !slices.Contains(old.Units, unit) {
+			d.add(Change{Policy: p.Name, Effect: Added, To: "unit: " + quote(unit), Text: "programs that have this file can name the unit in Request.Costs, and a later file can add a rule that counts it", Line: p.fields["units"].line})
+		}
+	}
 	renamed := map[string]bool{}
 	for i, rule := range p.Rules {
 		c := Change{Policy: p.Name, Rule: rule.Name, To: d.to.words(rule), Line: p.rules[i].line}
@@ -99,6 +104,7 @@ func (d *differ) policy(old, p *filePolicy) {
 				renamed[was.Name] = true
 				c.Effect, c.From, c.Text = Renamed, d.from.words(*was), fmt.Sprintf("the rule was named %q, and the name is part of the key: %s", was.Name, fresh)
 			}
+			c.Text += mustName(old, rule)
 			d.add(c)
 			continue
 		}
@@ -112,6 +118,20 @@ func (d *differ) policy(old, p *filePolicy) {
 	}
 	d.plans(old, p)
 	d.overrides(old, p)
+}
+
+// newlyCounts reports whether rule is the first that makes requests name its unit: old has
+// no rule, apart from shadow rules, that counts it.
+func newlyCounts(old *filePolicy, rule weir.Rule) bool {
+	return rule.Unit != "" && !rule.Shadow && !slices.ContainsFunc(old.Rules, func(r weir.Rule) bool { return r.Unit == rule.Unit && !r.Shadow })
+}
+
+// mustName says what programs must do before a file has rule. It is "" if they do it now.
+func mustName(old *filePolicy, rule weir.Rule) string {
+	if !newlyCounts(old, rule) || !slices.Contains(old.Units, rule.Unit) {
+		return "" // in the second case, a running program rejects the file
+	}
+	return fmt.Sprintf("; programs must name the unit %q in Request.Costs before the reload, otherwise their requests are errors", rule.Unit)
 }
 
 // rule compares two rules of a policy with one name.
@@ -131,11 +151,14 @@ func (d *differ) rule(c Change, old, p *filePolicy, was, now weir.Rule) {
 		c.Effect, c.Text = Lost, "the key has the segments in another order: "+fresh
 	case slot.hidden != slotNow.hidden || rest.hidden != restNow.hidden:
 		c.Effect, c.Text = Lost, "the hash of a secret segment is part of the key: "+fresh
+	case was.Unit != now.Unit:
+		c.Effect, c.Text = Estimated, "the state stays, but was counted in the earlier unit: give the rule a new name"
 	case c.From == c.To:
 		return
 	default:
 		c.Effect, c.Text = carries(was.Algorithm, now.Algorithm)
 	}
+	c.Text += mustName(old, now)
 	d.add(c)
 }
 
@@ -221,6 +244,9 @@ func (f *File) words(r weir.Rule) string {
 	text := f.Describe(r.Algorithm)
 	if r.Cost != 0 {
 		text += fmt.Sprintf(", cost: %d", r.Cost)
+	}
+	if r.Unit != "" {
+		text += ", unit: " + quote(r.Unit)
 	}
 	if r.Shadow {
 		text += ", shadow: true"

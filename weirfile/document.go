@@ -19,8 +19,8 @@ func (n names) has(name string) bool { return slices.Contains(n, name) }
 // The fields of each part of a file. $schema is for editors.
 var (
 	fileFields     = names{"policies", "$schema"}
-	policyFields   = names{"segments", "secret", "rules", "plans", "overrides"}
-	ruleFields     = names{"by", "algorithm", "cost", "shadow"}
+	policyFields   = names{"segments", "secret", "units", "rules", "plans", "overrides"}
+	ruleFields     = names{"by", "algorithm", "cost", "unit", "shadow"}
 	limitFields    = names{"algorithm", "cost"} // of a rule in a plan or an override
 	overrideFields = names{"key", "plan", "rules"}
 )
@@ -102,6 +102,11 @@ func (r *reader) policy(name string, key, value *yaml.Node) *filePolicy {
 	if n := parts["secret"]; n != nil {
 		p.Secret = r.segments(n, "secret", p)
 	}
+	if n := parts["units"]; n != nil {
+		if p.Units = r.texts(n, "units"); n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+			r.fail(placeOf(n), "units is empty: it must have at least one name, or be left out")
+		}
+	}
 	switch n := parts["rules"]; {
 	case n != nil:
 		r.pairs(n, what+": rules", func(name string, key, value *yaml.Node) {
@@ -161,6 +166,12 @@ func (r *reader) rule(name string, key, value *yaml.Node, p *filePolicy) weir.Ru
 	}
 	if n := fields.take("shadow"); n != nil {
 		r.scalar(n, what+": shadow", &boolCodec, reflect.ValueOf(&rule.Shadow).Elem(), reflect.Value{})
+	}
+	if n := fields.take("unit"); n != nil {
+		var ok bool
+		if rule.Unit, ok = r.text(n, what+": unit"); ok && !slices.Contains(p.Units, rule.Unit) {
+			r.fail(placeOf(n), "%s: unit is %q, which the policy's units lack: %s", what, rule.Unit, suggest(rule.Unit, p.Units))
+		}
 	}
 	r.limit(fields, what, placeOf(key), &rule)
 	return rule

@@ -41,6 +41,7 @@ const good = `policies:
       - key: [acme, bob]
         rules:
           user: {limit: 20000}
+    units: [input, output]
 `
 
 func TestMistakes(t *testing.T) {
@@ -82,6 +83,9 @@ func TestMistakes(t *testing.T) {
 		{"secret: [user]", "secret: user", `4:13 secret is "user": it must be a list`},
 		{"secret: [user]", "secret: [user, user]", `4:5 policy "api": secret names the segment "user" twice: name it once`},
 		{good, "policies:\n  api:\n    segments: [user, user]\n    rules: {r: {algorithm: gcra, rate: 1 per second, burst: 1}}\n", `3:5 policy "api": segments has the name "user" twice: each segment needs its own name`},
+		{"[input, output]", "[]", `30:12 units is empty: it must have at least one name, or be left out`},
+		{"[input, output]", "input", `30:12 units is "input": it must be a list`},
+		{"[input, output]", "[input, input]", `30:5 policy "api": units has the name "input" twice: each unit needs its own name`},
 		{"  api:", "  \"\":", `2:3 policy "": the limiter's name is empty: give each limiter its own name, so that two limiters never share state by accident`},
 		{"by: [tenant]", "by: [tennant]", `7:14 rule "tenant": by has the segment "tennant", which the policy lacks: did you mean "tenant"?`},
 		{"by: [tenant]", "by: []", `6:7 policy "api": rule "tenant": by is empty: it must name at least one segment, or be nil for all`},
@@ -91,7 +95,7 @@ func TestMistakes(t *testing.T) {
 		{"algorithm: fixed window", "algorithm: fixedwindow", `12:20 rule "user": algorithm is "fixedwindow": did you mean "fixed window"?`},
 		{"        algorithm: gcra\n", "", `6:7 rule "tenant" has no algorithm: it must be gcra, fixed window, sliding counter, `},
 		{"burst: 200", "brust: 200", `6:7 rule "tenant" has no burst: the algorithm gcra needs it; 10:9 rule "tenant" has no field "brust": did you mean "burst"?`},
-		{"burst: 200", "burst: 200\n        size: 1", `11:9 rule "tenant" has no field "size": the fields of the algorithm gcra are rate, burst, by, algorithm, cost, shadow`},
+		{"burst: 200", "burst: 200\n        size: 1", `11:9 rule "tenant" has no field "size": the fields of the algorithm gcra are rate, burst, by, algorithm, cost, unit, shadow`},
 		{"burst: 200", "burst: 0", `10:16 rule "tenant": burst is 0: it must be from 1 to 9007199254740991`},
 		{"burst: 200", "burst: -5", `10:16 rule "tenant": burst is -5: it must be from 1 to 9007199254740991`},
 		{"burst: 200", "burst: \"200\"", `10:16 rule "tenant": burst is a text in quotes: write it without them: 200`},
@@ -111,6 +115,10 @@ func TestMistakes(t *testing.T) {
 		{"window: 1h", "window: 1h\n        aligned: yes", `15:18 rule "user": aligned is "yes": it must be true or false`},
 		{"cost: 5", "cost: 0", `15:15 rule "user": cost is 0: it must be at least 1, or left out for the cost of the request`},
 		{"cost: 5", "cost: 2000", `11:7 policy "api": rule "user": cost is 2000: it must be at most 1000, the limit`},
+		{"cost: 5", "unit: inptu", `15:15 rule "user": unit is "inptu", which the policy's units lack: did you mean "input"?`},
+		{"cost: 5", "unit: [input]", `15:15 rule "user": unit is a list: it must be a text`},
+		{"cost: 5", "cost: 5\n        unit: input", `15:15 rule "user": cost is 5: it must be left out, because the rule counts the unit "input"`},
+		{"leaky bucket, rate: 1 per 10s", "concurrency, limit: 1, lease: 1s, unit: input", `20:7 policy "api": rule "later": unit is "input": it must be left out, because a concurrency does not count tokens`},
 		{"every: month", "every: mnth", `19:16 rule "month": every is "mnth": did you mean "month"?`},
 		{"every: month", "every: week", `16:7 rule "month": day is 0: it must be the day on which a week starts, from 1 (Monday) to 7 (Sunday)`},
 		{"every: month", "every: week\n        day: 1", `20:14 rule "month": day is "1": it must be the day on which a week starts: it must be monday, tuesday, wednesday, thursday, friday, saturday or sunday`},
@@ -133,6 +141,8 @@ func TestMistakes(t *testing.T) {
 		{"user: {limit: 5000}", "user: {limt: 1}", `23:16 plan "pro": rule "user" has no field "limt": did you mean "limit"?`},
 		{"user: {limit: 5000}", "user: {by: [user]}", `23:16 plan "pro": rule "user" has a field "by": it can be changed only in the policy`},
 		{"user: {limit: 5000}", "user: {shadow: true}", `23:16 plan "pro": rule "user" has a field "shadow": it can be changed only in the policy`},
+		{"user: {limit: 5000}", "user: {unit: input}", `23:16 plan "pro": rule "user" has a field "unit": it can be changed only in the policy`},
+		{good, strings.NewReplacer("cost: 5", "unit: input", "limit: 5000", "cost: 2").Replace(good), `23:22 plan "pro": rule "user": cost is 2: it must be left out, because the rule counts the unit "input"`},
 		{"user: {limit: 5000}", "user: {algorithm: gcra}", `23:27 plan "pro": rule "user": algorithm is "gcra": it must be "fixed window", as in the policy, because the keys hold the state of that algorithm`},
 		{"      pro:\n", "      \"\":\n", `22:7 policy "api": a plan has an empty name: give it one; 26:15`},
 

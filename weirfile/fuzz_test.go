@@ -1,9 +1,11 @@
 package weirfile
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/unit"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -13,6 +15,7 @@ func FuzzParse(f *testing.F) {
 	for _, text := range []string{good, shop, string(manyOverrides(2, "{key: [a, b%d], plan: pro}")), "{}", "policies: &x {a: *x}\n", `{"policies":{"a":{"rules":{"r":{"algorithm":"sliding log","limit":1,"window":"1s"}}}}}`} {
 		f.Add([]byte(text))
 	}
+	f.Add([]byte(strings.Replace(good, "cost: 5", "unit: input", 1)))
 	for _, k := range builtin {
 		f.Add(one(Describe(k.algorithm, nil)))
 	}
@@ -47,7 +50,7 @@ func FuzzParse(f *testing.F) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if _, err := lim.Peek(t.Context(), key.Segments()...); err != nil {
+					if _, err := lim.Decide(t.Context(), weir.Request{Key: key, Op: weir.Peek, Costs: unit.One(lim)}, nil); err != nil {
 						t.Fatal(err)
 					}
 				}

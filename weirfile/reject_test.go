@@ -21,12 +21,16 @@ func TestReloadRejects(t *testing.T) {
 		other  = ", m: {algorithm: concurrency, limit: 300, lease: 1m, cost: 1}"
 		pause  = ", p: {algorithm: pause}"
 		kept   = ", m: {algorithm: metadata window, limit: 900, window: 1h}"
+		units  = "[tenant, user], units: [input] "
+		input  = ", in: {algorithm: fixed window, limit: 9, window: 1h, unit: input}"
+		inCost = ", in: {algorithm: fixed window, limit: 9, window: 1h}"
+		unit   = "counts the rule in its earlier unit"
 		order  = "passes the segments of its keys in their order"
 		asked  = "can get the rule from Options.Override, and it is removed or has another algorithm"
 	)
 	asks := &Options{Override: func(context.Context, string, weir.Key) (o Override, found bool, err error) { return }}
 	for _, c := range []struct {
-		from, to string // the segments, if they are not tenant and user, and the rules
+		from, to string // the segments, if they are not tenant and user, the units and the rules
 		opts     *Options
 		want     string // what a running program does, and the file does not suit
 	}{
@@ -43,6 +47,19 @@ func TestReloadRejects(t *testing.T) {
 		{base, base + pause, nil, ""},
 		{base + pause, base, nil, "calls Pause, and no rule pauses keys any more"},
 		{base + kept, base, nil, "sets Request.Metadata, and no rule stores it any more"},
+		{base, units + base, nil, ""},
+		{base, units + base + strings.Replace(input, "unit", "shadow: true, unit", 1), nil, ""},
+		{base, units + base + input, nil, `could not name the unit "input" in Request.Costs yet, and a rule counts it now`},
+		{units + base, base, nil, "can name the unit in Request.Costs, and the file does not declare it"},
+		{units + base, units + base + input, nil, ""},
+		{units + base + input, units + base, nil, ""},
+		{units + base + input, strings.Replace(units, "input", "output, input", 1) + base + input, nil, ""},
+		{units + base + input, units + base + inCost, nil, unit},
+		{units + base + inCost, units + base + input, nil, unit},
+		{units + base + inCost, units + base + strings.Replace(input, "in:", "in2:", 1), nil, ""},
+		{units + base + input, units + base + input + lease, nil, "calls Allow, and a rule holds leases now"},
+		{units + base + input + lease, units + base + input, nil, "calls Acquire, and no rule holds leases any more"},
+		{units + base + input + pause, units + base + input, nil, "calls Pause, and no rule pauses keys any more"},
 		{base, "all: " + window, nil, ""},
 		{base, "all: " + window, asks, asked},
 		{base, strings.Replace(base, "fixed window", "sliding log", 1), asks, asked},
@@ -71,7 +88,7 @@ func TestReloadRejects(t *testing.T) {
 			}
 			text, advice, _ := strings.Cut(strings.TrimPrefix(change.Text, "a running program "), ": ")
 			got = append(got, text)
-			if !strings.Contains(fmt.Sprint(err), change.String()) || !strings.HasPrefix(advice, "restart it") {
+			if !strings.Contains(fmt.Sprint(err), change.String()) || !strings.HasPrefix(advice, "restart it") && advice != "give the rule a new name" {
 				t.Errorf("%s to %s: Reload returned %v, and Diff %v", c.from, c.to, err, change)
 			}
 		}

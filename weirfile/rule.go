@@ -44,7 +44,10 @@ func (r *reader) limit(p *ruleParts, what string, at place, rule *weir.Rule) {
 	if n := p.take("cost"); n != nil {
 		var cost struct{ N int64 }
 		if v := reflect.ValueOf(&cost).Elem(); r.scalar(n, what+": cost", &intCodec, v.Field(0), v) {
-			if rule.Cost = cost.N; cost.N < 1 {
+			switch rule.Cost = cost.N; {
+			case rule.Unit != "":
+				r.fail(placeOf(n), "%s: cost is %d: it must be left out, because the rule counts the unit %q", what, cost.N, rule.Unit)
+			case cost.N < 1:
 				r.fail(placeOf(n), "%s: cost is %d: it must be at least 1, or left out for the cost of the request", what, cost.N)
 			}
 		}
@@ -119,7 +122,7 @@ func (r *reader) kind(p *ruleParts, what string, at place, rule *weir.Rule) *kin
 }
 
 // unknownIn reports a field that the algorithm k lacks. A rule of a plan or an override
-// inherits by and shadow.
+// inherits by, unit and shadow.
 func (r *reader) unknownIn(key *yaml.Node, what string, k *kind, inherits bool) {
 	own := ruleFields
 	if inherits {

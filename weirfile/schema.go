@@ -24,6 +24,7 @@ func Schema(opts *Options) ([]byte, error) {
 	}
 	rule := closed(object{
 		"by":     object{"$ref": "#/$defs/segments", "description": "The segments that identify the limit. By default, all of them do."},
+		"unit":   object{"type": "string", "description": "The unit, one of those of the policy, that the rule counts. By default, it counts the cost."},
 		"shadow": object{"type": "boolean", "description": "The rule decides and counts, but denies no request."},
 	})
 	addLimit(rule, list)
@@ -60,6 +61,7 @@ func Schema(opts *Options) ([]byte, error) {
 	policy := closed(object{
 		"segments":  object{"$ref": "#/$defs/segments", "description": "The names of the segments of a key. By default, there is one."},
 		"secret":    object{"$ref": "#/$defs/segments", "description": "The segments that are stored as a hash."},
+		"units":     object{"type": "array", "items": object{"type": "string"}, "minItems": 1, "maxItems": weir.MaxUnits, "uniqueItems": true, "description": "What requests consume apart from their cost."},
 		"rules":     object{"type": "object", "minProperties": 1, "maxProperties": weir.MaxRules, "additionalProperties": object{"$ref": "#/$defs/rule"}},
 		"plans":     object{"type": "object", "additionalProperties": limits, "description": "Named limits. A request names its plan."},
 		"overrides": object{"type": "array", "items": override, "description": "The limits of single keys."},

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/unit"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -197,6 +199,20 @@ func (d *differ) rejects() []Change {
 		if was, now := old.place(weir.Rule{}), p.place(weir.Rule{}); !sameKeys(was, now) {
 			reject(Change{From: fmt.Sprintf("segments: %q", was.names), To: fmt.Sprintf("segments: %q", now.names), Line: p.at.line}, "passes the segments of its keys in their order")
 		}
+		for _, name := range old.Units {
+			if !slices.Contains(p.Units, name) {
+				reject(Change{From: "unit: " + quote(name), Line: p.at.line}, "can name the unit in Request.Costs, and the file does not declare it")
+			}
+		}
+		for i, r := range p.Rules {
+			c := Change{Policy: old.Name, Rule: r.Name, To: d.to.words(r), Line: p.rules[i].line}
+			if was := old.rule(r.Name); was != nil && was.Unit != r.Unit {
+				c.Effect, c.From, c.Text = Rejected, d.from.words(*was), "a running program counts the rule in its earlier unit: give the rule a new name"
+				d.add(c)
+			} else if newlyCounts(old, r) && !slices.Contains(old.Units, r.Unit) {
+				reject(c, fmt.Sprintf("could not name the unit %q in Request.Costs yet, and a rule counts it now", r.Unit))
+			}
+		}
 		for _, r := range old.Rules {
 			if now := p.rule(r.Name); d.from.options.Override != nil && (now == nil || tag(now.Algorithm) != tag(r.Algorithm)) {
 				reject(Change{Rule: r.Name}, "can get the rule from Options.Override, and it is removed or has another algorithm")
@@ -215,9 +231,9 @@ func (d *differ) rejects() []Change {
 // supports returns a function that reports whether a request is valid for the policy p.
 func (f *File) supports(p *filePolicy) func(r weir.Request) bool {
 	lim, err := weir.NewPolicy(memory.New(nil), p.Policy, f.options.Limiter)
-	key := weir.KeyOf(p.segments()...)
+	key, ones := weir.KeyOf(p.segments()...), unit.One(lim)
 	return func(r weir.Request) bool {
-		r.Key = key
+		r.Key, r.Costs = key, ones
 		return err == nil && lim.Check(r, nil) == nil
 	}
 }

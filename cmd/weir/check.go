@@ -22,7 +22,7 @@ With CURRENT, it says what happens to the state of callers when FILE replaces CU
   estimated  the state stays, but stands for another number of tokens
   lost       the key in the store changes, and the state stays behind
   renamed    lost, because the rule has another name
-  added      the limit is new
+  added      the limit or the unit is new
   removed    the limit no longer applies
   rejected   a running program keeps its limits until it is restarted
 

@@ -334,6 +334,33 @@ USED  OF  %    RULE   CALLER                   STATE
 	}
 }
 
+// TestUnits shows that every command asks a policy with units for 1 of each.
+func TestUnits(t *testing.T) {
+	d := newDesk(t)
+	const live = "month: {algorithm: fixed window, limit: 20, window: 1h, unit: cents}, pause: {algorithm: pause}"
+	file := d.file(live, ", units: [cents, bytes]")
+	lim, err := d.limitsOf(file).For(d.Context(), "api", "", weir.KeyOf("acme", "ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lim.Decide(d.Context(), weir.Request{Key: weir.KeyOf("acme", "ann"), Costs: weir.CostsOf(map[string]int64{"cents": 19})}, nil); err != nil {
+		t.Fatal(err)
+	}
+	const state = "1 of 20 cents left; full again in 1 h"
+	d.want(exitOK, "allowed; the rule with the fewest tokens is \"month\": "+state+"\n", "peek", file, "api", "acme", "ann")
+	d.want(exitOK, "\nUSED  OF  %   RULE   CALLER                STATE\n19    20  95  month  tenant=acme user=ann  "+state+"\n1 of 1 callers with state\n", "list", "-rule", "month", file, "api")
+	if o := tell(t, d.env, "explain", file, "api", "acme", "ann"); !strings.Contains(o.out, "limit  algorithm: fixed window, limit: 20, window: 1h, unit: cents\n") {
+		t.Errorf("got %+v", o)
+	}
+	d.want(exitOK, "ID\n", "pause", file, "api", "acme", "ann")
+	d.want(exitOK, "resumed\n", "resume", "-all", file, "api", "acme", "ann")
+	d.want(exitOK, "reset rule month: weir:api:{acme:ann}:month.f2\n", "reset", "-rule", "month", file, "api", "acme", "ann")
+	more := d.file(live+", rate: {algorithm: fixed window, limit: 9, window: 1h, unit: bytes}", ", units: [cents, bytes]")
+	if o := tell(t, d.env, "check", more, file); o.code != exitNo || !strings.Contains(o.out, `programs must name the unit "bytes" in Request.Costs before the reload`) {
+		t.Errorf("got %+v", o)
+	}
+}
+
 // TestListOverride shows that a caller with an override has the place that its own limits give it,
 // even if a segment of its key is secret.
 func TestListOverride(t *testing.T) {
