@@ -17,7 +17,7 @@ func checkUnits(t *T) {
 	for h := range t.Times(24) {
 		a, c := t.Draw(r), decisions.NewClock()
 		if k := t.KindOf(a); k.Leases || k.Entries || k.Pauses {
-			return // such a rule counts no unit
+			t.Skipf("algorithm has no Units: its rules count no tokens")
 		}
 		p := t.Pair(c, weir.Rule{Name: "one", Unit: "u", Algorithm: a})
 		ask := func(key string, op weir.Op, n int64, id string) weir.Result {
