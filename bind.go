@@ -192,8 +192,12 @@ func (b *bound) newGroup(has func(r *rule) bool) (*group, error) {
 	}
 	for i := range b.rules {
 		if r := &b.rules[i]; has(r) {
+			unit := r.unit
+			if unit == 0 && len(b.space.units) > 0 {
+				unit = -1
+			}
 			g.rules = append(g.rules, r)
-			rules = append(rules, compose.Rule{Name: r.name, Limit: r.limit, Cost: r.cost, Unit: r.unit, Life: life, Share: r.share})
+			rules = append(rules, compose.Rule{Name: r.name, Limit: r.limit, Cost: r.cost, Unit: unit, Life: life, Share: r.share})
 		}
 	}
 	switch {

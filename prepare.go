@@ -230,13 +230,11 @@ func (b *bound) checkSettle(q *query, r *Request) (int64, error) {
 		return 0, err
 	}
 	switch {
-	case !ok && r.Actual.named() && !b.can.any(counts):
-		return 0, fail(ErrUnsupported, "Settle: Request.Actual has amounts by unit, and no rule has a Unit: set the actual cost with ActualCost(n)")
 	case !ok && !r.Actual.named():
 		return 0, fail(ErrInvalidCost, "Settle: Request.Actual is not set: set it to ActualCost(n), where n is the actual cost, or to ActualCosts if a rule has a Unit")
 	case actual < 0:
 		return 0, fail(ErrInvalidCost, "Settle: the actual cost is %d: it must be 0 or more", actual)
-	case ok && !b.can.follows && b.can.any(counts):
+	case ok && !b.can.follows && len(b.space.units) > 0:
 		return 0, fail(ErrUnsupported, "Settle: every rule has a Cost or a Unit: call SettleCosts, with the amount of each unit")
 	}
 	if b.can.any(counts) || r.Actual.named() {
@@ -255,7 +253,7 @@ func (b *bound) canSettle(r *Request) error {
 	if err := b.checkRefund(r); err != nil {
 		return err
 	}
-	if !b.can.follows && !b.can.any(counts) {
+	if !b.can.follows && len(b.space.units) == 0 {
 		return fail(ErrUnsupported, "Settle: every rule has a Cost: at least one rule must have none")
 	}
 	if noDebt := b.can.without(debts); noDebt != nil {

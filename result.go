@@ -42,7 +42,7 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 		if o.Kept > 0 {
 			res.Rule = q.group.rules[bits.TrailingZeros64(uint64(o.Kept))].name
 		}
-		if len(each) > 0 && b.can.any(counts) && (q.op == Refund || q.op == Settle) {
+		if len(each) > 0 && len(b.space.units) > 0 && (q.op == Refund || q.op == Settle) {
 			for i := range b.rules {
 				n, ok := o.Cost(i)
 				each[i] = Result{Allowed: ok, Granted: n, Rule: b.rules[i].name, Type: b.rules[i].limit.Kind.Type()}

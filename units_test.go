@@ -110,7 +110,28 @@ func TestCostsMistakes(t *testing.T) {
 	}
 	plain := weirtest.New(t, memory.New(nil), weirtest.PerSecond)
 	_, err := plain.SettleCosts(ctx, weir.Request{Key: weir.KeyOf("ann"), ID: "x"}, weir.CostsOf(costs{"bytes": 1}))
-	weirtest.WantError(t, err, weir.ErrUnsupported, "weir", "and no rule has a Unit")
+	weirtest.WantError(t, err, weir.ErrInvalidCost, "weir", `Request.Actual names the unit "bytes": Policy.Units must declare it: it has none`)
+}
+
+// A unit can be declared, and named by a program, before a rule counts it.
+func TestUnitsBeforeARule(t *testing.T) {
+	t.Parallel()
+	st := weirtest.NewStore(weirtest.NewClock())
+	for _, rule := range []weir.Rule{{Name: "own", Cost: 1, Algorithm: weirtest.Window(9, time.Minute)}, {Name: "one", Algorithm: weirtest.Window(9, time.Minute)}} {
+		l, err := weir.NewPolicy(st, weir.Policy{Name: rule.Name, Units: []string{"bytes"}, Rules: []weir.Rule{rule}}, &weir.Options{Settles: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := weir.Request{Key: weir.KeyOf("ann"), ID: "x", Costs: weir.CostsOf(costs{"bytes": 5})}
+		weirtest.Allow(t, l, r)
+		done, err := l.SettleCosts(t.Context(), r, weir.CostsOf(costs{"bytes": 3}))
+		if err != nil || !done.Found || done.Kept != "" {
+			t.Errorf("rule %q: SettleCosts = %+v, %v, want it found", rule.Name, done, err)
+		}
+		if res := weirtest.Decide(t, l, weir.Request{Key: r.Key, Op: weir.Peek}); res.Remaining != 8 {
+			t.Errorf("rule %q: got %+v, want 8 left", rule.Name, res)
+		}
+	}
 }
 
 // With and Only keep the units. With cannot change the unit of a rule.

@@ -66,7 +66,7 @@ type Rule struct {
 	Name  string // Result.Rule
 	Limit *contract.Limit
 	Cost  int64 // the tokens that each decision consumes from this limit: see CostOf
-	Unit  int   // if above 0, the index in Call.Amounts plus 1: a decision consumes that amount
+	Unit  int   // if above 0, the index in Call.Amounts plus 1: a decision consumes that amount; if below, a Settle can name units
 	Life  int64 // if Unit is above 0, how long a marker lives, at least, in microseconds
 	Share int64 // if above 1, the limit is divided by it, as Limit.Capacity already is: see share.go
 }
@@ -100,6 +100,7 @@ type Program struct {
 	consts  []store.Arg
 	fits    []store.Arg // FIT of each rule with a marker
 	units   []unitArg   // the rules that count a unit
+	named   bool        // a Settle can name units
 	debts   []store.Arg // the MaxDebt of each of these
 	layout  replyLayout
 	cells   bool // the state of every rule is a cell, except rules that pause, of which there are fewer
@@ -140,18 +141,19 @@ func New(rules []Rule) (*Program, error) {
 	if len(rules) < 1 || len(rules) > MaxRules {
 		return nil, fmt.Errorf("%d rules: there must be from 1 to %d", len(rules), MaxRules)
 	}
-	kinds, by := make([]contract.Kind, len(rules)), make([]CostBy, len(rules))
+	kinds, by, named := make([]contract.Kind, len(rules)), make([]CostBy, len(rules)), false
 	for i, r := range rules {
 		if r.Limit == nil || r.Limit.Kind == nil || r.Limit.Kind.Common() == nil {
 			return nil, fmt.Errorf("limit %d is nil, or has no Kind: NewLimit must return a Limit with a Kind", i+1)
 		}
 		kinds[i], by[i] = r.Limit.Kind, CostOf(r.Limit.Kind, r.Cost, r.Unit > 0)
+		named = named || r.Unit != 0
 	}
-	src, err := script.Of(kinds, by)
+	src, err := script.Of(kinds, by, named)
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{source: src, cells: true, maxWait: contract.MaxSpan, debt: contract.MaxTokens, ownDebt: contract.MaxTokens}
+	p := &Program{source: src, named: named, cells: true, maxWait: contract.MaxSpan, debt: contract.MaxTokens, ownDebt: contract.MaxTokens}
 	keys, some := 0, false
 	for i, r := range rules {
 		l, layout := r.Limit, src.Rules[i]

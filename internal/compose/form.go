@@ -90,7 +90,7 @@ func (p *Program) run(v script.Verb, tx store.Tx, args []store.Arg, reply []stor
 	if v.Adjusts() {
 		reply = append(reply, store.IntegerValue(o.cost), store.IntegerValue(o.kept))
 	}
-	if v.Adjusts() && len(r.units) > 0 {
+	if v.Adjusts() && r.named {
 		for _, cost := range o.costs[:len(held)] {
 			reply = append(reply, store.IntegerValue(cost))
 		}

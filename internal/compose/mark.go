@@ -13,7 +13,7 @@ type outcome struct {
 	head, cost, kept int64
 
 	// costs has what the decision costs in each rule, plus 1, or 0 if the rule has no
-	// marker. It is set only if a rule counts a unit.
+	// marker. It is used only if units can be named.
 	costs [MaxRules]int64
 }
 

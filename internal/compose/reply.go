@@ -18,8 +18,8 @@ import (
 //     if the decision was found.
 //   - at replyTime, the time of the decision.
 //   - for Refund and Settle, at replyState, the new cost of the decision, and then the
-//     rules that keep another cost: bit i stands for rule i. If a rule counts a unit,
-//     outcome.costs follow.
+//     rules that keep another cost: bit i stands for rule i. If units can be
+//     named, outcome.costs follow.
 //   - if the verb decides, at rule.state of each rule, the integers of its state before
 //     the decision.
 //   - if the verb marks, at code, a code: 0, script.Replayed or script.OtherCost, to which
@@ -75,8 +75,8 @@ type Reply struct {
 	ints []store.Value // the integers of the reply
 }
 
-// Cost returns what the decision that a Refund or a Settle has adjusted costs in rule i. A
-// rule must count a unit. ok is false if the rule had no marker.
+// Cost returns what the decision that a Refund or a Settle has adjusted costs in rule i, if
+// units can be named. ok is false if the rule had no marker.
 func (o *Reply) Cost(i int) (n int64, ok bool) {
 	n = o.ints[replyState+2+i].Int()
 	return max(n-1, 0), n > 0
@@ -92,7 +92,7 @@ func (p *Program) Parse(v script.Verb, reply, flat []store.Value) (Reply, error)
 	switch {
 	case v.Decides():
 		want = p.layout.code
-	case v.Adjusts() && len(p.units) > 0:
+	case v.Adjusts() && p.named:
 		want += 2 + len(p.rules)
 	case v.Adjusts():
 		want += 2

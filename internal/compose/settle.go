@@ -26,7 +26,7 @@ func (r *run) settle(held []held) (o outcome, err error) {
 			}
 		}
 	}
-	if len(r.units) == 0 {
+	if !r.named {
 		return o, nil
 	}
 	for i := range r.rules {

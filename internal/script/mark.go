@@ -151,7 +151,7 @@ func (s *Source) refund(w *writer) {
 	in := func(table string) func(*Rule) string {
 		return func(r *Rule) string { return fmt.Sprintf("%s[%d]", table, r.number) }
 	}
-	if s.units > 0 {
+	if s.named {
 		w.f("local was, left = {}, {}\n")
 	}
 	for _, r := range rules {
@@ -170,7 +170,7 @@ func (s *Source) refund(w *writer) {
 		if r.unit > 0 {
 			spent, ended = fmt.Sprintf("m[%d][3]", i), fmt.Sprintf(" and not m[%d].ended", i)
 		}
-		if s.units > 0 {
+		if s.named {
 			w.f("if m[%d] then was[%d], left[%d] = %s, 0 end\n", i, i, i, spent)
 		}
 		w.f("if m[%d]%s and %s > 0 then\n", i, ended, spent)
@@ -179,13 +179,13 @@ func (s *Source) refund(w *writer) {
 		if !r.own {
 			w.f("if m[%d][5] %% 2 == 0 then cost = math.max(cost, m[%d][3]) end\n", i, i)
 		}
-		if s.units > 0 {
+		if s.named {
 			w.f("left[%d] = was[%d]\n", i, i)
 		}
 		w.f("end\nend\n")
 	}
 	old := "first[3]"
-	if s.units > 0 {
+	if s.named {
 		old = "first and first[3] or 0"
 	}
 	w.f("if kept > 0 and some == 0 then return '0;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', %s, kept)%s end\n", old, s.costs(in("was")))
@@ -196,10 +196,10 @@ func (s *Source) refund(w *writer) {
 }
 
 // costs returns Lua that appends to a reply what the decision costs in each rule, plus 1,
-// or 0 if the rule has no marker. of returns Lua for the cost, or for nil. If no rule counts
-// a unit, costs returns "".
+// or 0 if the rule has no marker. of returns Lua for the cost, or for nil. If no units are
+// named, costs returns "".
 func (s *Source) costs(of func(*Rule) string) string {
-	if s.units == 0 {
+	if !s.named {
 		return ""
 	}
 	list := make([]string, len(s.Rules))

@@ -16,7 +16,7 @@ func (s *Source) settle(w *writer) {
 			s.spent(w, fmt.Sprintf("m[%d]", r.number))
 		}
 	}
-	if s.units == 0 {
+	if !s.named {
 		w.f("if not first then return '0;' .. sec .. ' ' .. usec .. ';0 0' end\n")
 		s.settleCost(w, rules)
 		w.f("return '1;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', total, kept)\n")
@@ -141,7 +141,7 @@ func (s *Source) add(w *writer, r *Rule) {
 	} else {
 		s.addCell(w, r)
 	}
-	if s.units > 0 {
+	if s.named {
 		w.f("if m[%d] then m[%d][3] = total end\n", r.number, r.number)
 	}
 }

@@ -37,6 +37,7 @@ type Source struct {
 	consts  int  // the entries of ARGV before the text and the shared arguments
 	markers int  // the number of rules with a marker
 	units   int  // the number of rules with CostUnit
+	named   bool // a Settle can name units, even if no rule counts one
 	scripts [verbs]atomic.Pointer[store.Script]
 }
 
@@ -98,6 +99,7 @@ func (r *Rule) Full() int { return len(r.Cell) + 1 + len(r.Note) }
 type sourceKey struct {
 	kinds [MaxRules]*contract.Head
 	by    [MaxRules]CostBy
+	named bool
 }
 
 // maxSources is the largest number of sources in the cache.
@@ -116,9 +118,10 @@ type cachedSource struct {
 }
 
 // Of returns the Source of rules with these kinds, at most [MaxRules], from the cache if
-// it is there. by has the CostBy of each. The error says which kind is wrong.
-func Of(kinds []contract.Kind, by []CostBy) (*Source, error) {
-	var key sourceKey
+// it is there. by has the CostBy of each. If named is true, a Settle can
+// name units. The error says which kind is wrong.
+func Of(kinds []contract.Kind, by []CostBy, named bool) (*Source, error) {
+	key := sourceKey{named: named}
 	for i, k := range kinds {
 		key.kinds[i], key.by[i] = k.Common(), by[i]
 	}
@@ -128,7 +131,7 @@ func Of(kinds []contract.Kind, by []CostBy) (*Source, error) {
 		sources.recent.MoveToFront(e)
 		return e.Value.(*cachedSource).src, nil
 	}
-	src, err := newSource(kinds, by)
+	src, err := newSource(kinds, by, named)
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +148,8 @@ func Of(kinds []contract.Kind, by []CostBy) (*Source, error) {
 // some more.
 const maxLocals = 176
 
-func newSource(kinds []contract.Kind, by []CostBy) (*Source, error) {
-	src, locals := &Source{}, 0
+func newSource(kinds []contract.Kind, by []CostBy, named bool) (*Source, error) {
+	src, locals := &Source{named: named}, 0
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
 		r := &Rule{Head: k.Common(), Type: k.Type(), number: i + 1, key: src.Keys, arg: src.consts, own: by[i] == CostOwn || by[i] == CostUnit}
