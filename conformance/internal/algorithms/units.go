@@ -24,6 +24,7 @@ func checkUnits(t *T) {
 			return p.Both(weir.Request{Key: weir.KeyOf(key), Op: op, ID: id, Costs: of(n), Actual: weir.ActualCosts(of(n))})
 		}
 		t.counts(a, "counts"+strconv.Itoa(h))
+		t.settles(p, c, a, "settles"+strconv.Itoa(h))
 		limit, key := t.LimitOf(a), "debt"+strconv.Itoa(h)
 		if limit.MaxDebt == 0 {
 			continue
@@ -55,6 +56,35 @@ func checkUnits(t *T) {
 		if res := ask(key, weir.Peek, 0, ""); !res.Allowed {
 			t.Errorf("%+v: an amount of 0 is denied at RetryAfter: %+v", a, res)
 		}
+	}
+}
+
+// settles makes, repeats, settles and refunds a few decisions over two units and a cost, even
+// long after they have ended, and compares the answers with those of the reference store.
+func (t *T) settles(p decisions.Pair, c *decisions.Clock, a algorithm.Algorithm, key string) {
+	info := p.Lim.Rules()[0]
+	if !info.Refunds || !info.Debt {
+		return
+	}
+	r := t.Rand()
+	p = t.Pair(c, weir.Rule{Name: "one", Unit: "u", Algorithm: a}, weir.Rule{Name: "two", Unit: "v", Algorithm: a}, weir.Rule{Name: "three", Algorithm: a})
+	for range 24 {
+		c.Advance(model.Pick(r, 0, model.Pause(r, t.Unit(a)), time.Duration(r.Int64N(int64(12*time.Minute)))))
+		n := func() int64 { return t.Fitting(a, min(r.Int64N(4), info.Limit)) }
+		req := weir.Request{Key: weir.KeyOf(key), ID: model.Pick(r, "x", "y", "z"), Costs: weir.CostsOf(map[string]int64{"u": 1, "v": 2})}
+		switch req.Op = model.Pick(r, weir.Consume, weir.Force, weir.Settle, weir.Settle, weir.Refund); req.Op {
+		case weir.Settle:
+			req.Actual = weir.ActualCosts(model.Pick(r, of(n()), weir.CostsOf(map[string]int64{"u": n(), "v": n()})))
+			if r.IntN(3) == 0 {
+				req.Actual = weir.ActualCost(n()).With(req.Actual.Costs())
+			}
+		case weir.Consume, weir.Force:
+			if t.LimitOf(a).Capacity < 2 || r.IntN(3) == 0 {
+				req.Costs = weir.CostsOf(map[string]int64{"u": 0, "v": 1})
+				req.ID += "0"
+			}
+		}
+		p.Both(req)
 	}
 }
 

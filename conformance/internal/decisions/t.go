@@ -3,6 +3,7 @@
 package decisions
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -112,6 +113,12 @@ func (t *T) policyOn(st store.Store, c *Clock, p weir.Policy) *weir.Limiter {
 	opts := &weir.Options{Prefix: t.Prefix}
 	if c != nil {
 		opts.Clock = c.Now
+	}
+	if len(p.Units) > 0 { // markers then live longer than the decision
+		opts.Settles = true
+		if _, err := weir.NewPolicy(st, p, opts); errors.Is(err, weir.ErrUnsupported) {
+			opts.Settles = false
+		}
 	}
 	return suite.Must[*weir.Limiter](t.T, "NewPolicy")(weir.NewPolicy(st, p, opts))
 }
