@@ -155,7 +155,7 @@ func (r *run) settleRule(i int, h *held, m *store.Nums, by, asked int64, o *outc
 	switch {
 	case by > 0:
 		err := r.addTo(i, h, m, by, o.cost, asked)
-		m.N[script.MarkTotal] = o.cost
+		m.N[script.MarkTotal], m.Len = o.cost, max(m.Len, 1) // the rule has a marker now
 		return err
 	case m.Len == 0: // it may have ended: if the clock steps back, its TOTAL must not count again
 		r.tx.Del(key)

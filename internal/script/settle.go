@@ -142,7 +142,7 @@ func (s *Source) add(w *writer, r *Rule) {
 		s.addCell(w, r)
 	}
 	if s.named {
-		w.f("if m[%d] then m[%d][3] = total end\n", r.number, r.number)
+		w.f("m[%d] = m[%d] or {}\nm[%d][3] = total\n", r.number, r.number, r.number)
 	}
 }
 
