@@ -20,12 +20,18 @@ import (
 type decision struct {
 	weir.Request
 	at    int64
+	asked int64 // ASKED of the rules that count no unit
 	total int64
-	marks map[string]*mark
+	marks map[string]*mark // by id
 }
+
+// id returns what identifies the mark of r: it is of another unit if its Unit changes.
+func id(r weir.Rule) string { return r.Name + r.Unit }
 
 // A mark is what one rule has of a decision.
 type mark struct {
+	unit              string              // that the rule counts
+	until             int64               // END, if it counts a unit
 	own               bool                // the rule had a Cost
 	kept              bool                // the rule did not agree with the newest Settle
 	spent             int64               // by this rule
@@ -49,23 +55,72 @@ type part struct {
 func (h *history) live(v *version, d *decision) map[string]*mark {
 	live := map[string]*mark{}
 	for _, r := range v.rules {
-		m := d.marks[r.Name]
-		if m != nil && (m.end > h.c.Micros || lasts(m.a) && (m.own != (r.Cost > 0) || !fits(m.a, r.Algorithm))) {
+		switch m := d.marks[id(r)]; {
+		case m == nil:
+		case m.until > h.c.Micros,
+			r.Unit == "" && (m.end > h.c.Micros || lasts(m.a) && (m.own != (r.Cost > 0) || !fits(m.a, r.Algorithm))):
 			live[r.Name] = m
 		}
 	}
 	return live
 }
 
-// repeat repeats d.
+// ended reports whether m, which is live, holds no tokens of r, because the decision has
+// ended. A log or buckets know that without it.
+func (h *history) ended(m *mark, r weir.Rule) bool {
+	switch r.Algorithm.(type) {
+	case algorithm.SlidingLog, algorithm.SlidingBuckets:
+		return false
+	}
+	return r.Unit != "" && m.end <= h.c.Micros && (!lasts(m.a) || fits(m.a, r.Algorithm))
+}
+
+// plain returns the marks of the rules that count no unit.
+func plain(live map[string]*mark) map[string]*mark {
+	live = maps.Clone(live)
+	maps.DeleteFunc(live, func(_ string, m *mark) bool { return m.unit != "" })
+	return live
+}
+
+// mark returns the mark of r for a decision that was charged just now.
+func (h *history) mark(v *version, s *state, r weir.Rule, spent, total int64, parts []part) *mark {
+	m := &mark{
+		unit: r.Unit, own: r.Cost > 0, spent: spent, total: total, a: r.Algorithm, end: -1, parts: parts,
+		count: [3]int64{s.edge, s.count, s.before}, version: s.version, consumed: s.consumed,
+	}
+	if r.Unit != "" {
+		m.until = h.c.Micros + v.life.Microseconds()
+	}
+	return m
+}
+
+// repeat repeats d, sometimes with another cost or other amounts.
 func (h *history) repeat(v *version, d *decision, say func(string, ...any)) (map[string]int64, error) {
 	live := h.live(v, d)
 	if len(live) == 0 {
 		return map[string]int64{}, nil
 	}
-	res, err := v.lim.Decide(h.ctx, d.Request, nil)
-	say("repeat %q: %+v, %v", d.ID, res, err)
-	if err != nil {
+	r, each := d.Request, make([]weir.Result, len(v.rules))
+	if h.r.IntN(4) == 0 {
+		r.Cost, r.Costs = pick(h.r, r.Cost, r.Cost, 1+h.r.Int64N(9)), h.amounts(r.Costs, 20)
+	}
+	other := false
+	for i, rule := range v.rules {
+		asked, n := d.asked, r.Cost
+		if rule.Unit != "" {
+			asked, n = v.asked(i, &d.Request), v.asked(i, &r)
+		}
+		other = other || live[rule.Name] != nil && asked != n && (rule.Unit != "" || r.Op != weir.TakeUpTo || asked > n)
+	}
+	res, err := v.lim.Decide(h.ctx, r, each)
+	say("repeat %q, %d, %v: %+v, %v", d.ID, r.Cost, r.Costs, res, err)
+	if want := v.rejects(r); want != nil {
+		h.stats.Forgot++
+		return map[string]int64{}, is(err, want)
+	} else if other {
+		h.stats.Other++
+		return map[string]int64{}, is(err, weir.ErrInvalidCost)
+	} else if err != nil {
 		return nil, err
 	}
 	h.stats.Replayed++
@@ -73,8 +128,16 @@ func (h *history) repeat(v *version, d *decision, say func(string, ...any)) (map
 	if !res.Replayed || !res.Allowed && !early {
 		return nil, fmt.Errorf("got %+v, want it allowed, as a repeat", res)
 	}
-	if res.Allowed && !slices.Contains(costs(live), res.Granted) {
-		return nil, fmt.Errorf("got %+v, want that %d tokens were granted", res, costs(live))
+	for i, rule := range v.rules {
+		want := costs(plain(live))
+		if m := live[rule.Name]; m != nil && rule.Unit != "" {
+			want = []int64{m.spent}
+		} else if rule.Unit != "" || len(want) == 0 {
+			want = []int64{v.asked(i, &r)}
+		}
+		if res.Allowed && rule.Cost == 0 && !slices.Contains(want, each[i].Granted) {
+			return nil, fmt.Errorf("rule %s: got %+v, want that %d tokens were granted", rule.Name, each[i], want)
+		}
 	}
 	return map[string]int64{}, nil
 }
@@ -98,47 +161,130 @@ func costs(live map[string]*mark) (list []int64) {
 
 // settle settles d, twice.
 func (h *history) settle(v *version, user string, d *decision, say func(string, ...any)) error {
-	actual := pick(h.r, 0, d.total, h.r.Int64N(12), h.r.Int64N(12))
+	actual, given := pick(h.r, 0, d.total, h.r.Int64N(12), h.r.Int64N(12)), v.follows && (!v.counts || h.r.IntN(2) == 0)
+	r, amounts := d.Request, h.amounts(d.Costs, 3)
+	for !given && amounts == (weir.Costs{}) {
+		amounts = h.amounts(d.Costs, 3)
+	}
+	if r.Op, r.Actual = weir.Settle, weir.ActualCosts(amounts); given {
+		r.Actual = weir.ActualCost(actual).With(amounts)
+	}
 	live := h.live(v, d)
-	old := append(costs(live), 0)
+	costly := plain(live)
+	old := append(costs(costly), 0)
 	if len(old) > 2 { // the rules disagree: a repeat says what counts
-		res, err := v.lim.Decide(h.ctx, d.Request, nil)
-		if old = []int64{res.Granted}; err != nil || !res.Allowed {
-			return err
+		each := make([]weir.Result, len(v.rules))
+		res, err := v.lim.Decide(h.ctx, d.Request, each)
+		if i := slices.IndexFunc(v.rules, follows); i >= 0 {
+			old = []int64{each[i].Granted}
+		}
+		if want := v.rejects(d.Request); want != nil || err != nil || !res.Allowed {
+			return is(err, want)
 		}
 	}
+	each := make([]weir.Result, len(v.rules))
 	before, err3 := h.peek(v, d.Key)
-	got, err := v.lim.Settle(h.ctx, weir.Request{Key: d.Key, ID: d.ID}, actual)
+	res, err := v.lim.Decide(h.ctx, r, each)
 	after, err4 := h.peek(v, d.Key)
-	again, err2 := v.lim.Settle(h.ctx, weir.Request{Key: d.Key, ID: d.ID}, actual)
-	say("settle %q at %d: %+v, %v", d.ID, actual, got, err)
+	said := slices.Clone(each)
+	res2, err2 := v.lim.Decide(h.ctx, r, each)
+	got := weir.Settlement{Found: res.Allowed, Cost: res.Granted, Kept: res.Rule}
+	say("settle %q at %d (%v), %v: %+v, %v", d.ID, actual, given, amounts, got, err)
 	if err := errors.Join(err3, err, err4, err2); err != nil {
 		return err
 	}
-	want := weir.Settlement{}
 	for _, r := range v.rules {
-		i := slices.Index(h.names, r.Name)
-		if m := live[r.Name]; m != nil && m.spent > actual && m.returns(r) && (rated(r.Algorithm) || h.state(r.Name, user).loose || h.stepped >= d.at) && before[i] == after[i] {
+		i, n, ok := slices.Index(h.names, r.Name), actual, given
+		if r.Unit != "" {
+			n, ok = amounts.Amount(r.Unit)
+		}
+		if m := live[r.Name]; ok && m != nil && m.spent > n && m.returns(r) && !h.ended(m, r) && (rated(r.Algorithm) || h.state(r.Name, user).loose || h.stepped >= d.at) && before[i] == after[i] {
 			return errUnknown // it may have kept the tokens, or they were refilled
 		}
 	}
-	if len(live) > 0 {
-		want = h.settled(v, user, d, live, old[0], actual)
+	want, kept := weir.Settlement{Found: len(live) > 0}, map[string]bool{}
+	if want.Found && v.follows {
+		want.Cost = old[0]
 	}
-	if again != got || got != want {
-		return fmt.Errorf("got %+v, and then %+v, want %+v", got, again, want)
+	if given && len(costly) > 0 {
+		want.Cost = h.settled(v, user, d, costly, old[0], actual, kept)
+	}
+	for _, r := range v.rules {
+		switch n, ok := amounts.Amount(r.Unit); {
+		case !want.Found:
+		case follows(r) && given && len(costly) == 0:
+			kept[r.Name] = true
+		case r.Unit != "" && ok:
+			kept[r.Name] = h.settleUnit(v, user, d, r, live[r.Name], n)
+		}
+		if kept[r.Name] && want.Kept == "" {
+			want.Kept = r.Name
+			h.stats.Kept++
+		}
+	}
+	if res2 != res || got != want || !slices.Equal(said, each) {
+		return fmt.Errorf("got %+v, and then %+v, want %+v", got, res2, want)
+	}
+	for i, r := range v.rules {
+		m := d.marks[id(r)]
+		found := live[r.Name] != nil || m != nil && m.end < 0 // a Settle to more writes a mark
+		if v.counts && (each[i].Allowed != found || r.Cost == 0 && each[i].Allowed && !m.own && each[i].Granted != m.spent) {
+			return fmt.Errorf("got %+v, want %+v", each[i], m)
+		}
 	}
 	return nil
 }
 
-// settled settles d at actual, and returns what Settle must return.
-func (h *history) settled(v *version, user string, d *decision, live map[string]*mark, old, actual int64) weir.Settlement {
-	want, by, some, change := weir.Settlement{Found: true, Cost: actual}, map[string]int64{}, false, actual != old
-	ended := false
-	kept := map[string]bool{}
+// settleUnit makes n the amount of d in r, which counts a unit. It reports whether another
+// amount stays.
+func (h *history) settleUnit(v *version, user string, d *decision, r weir.Rule, m *mark, n int64) (keeps bool) {
+	if m == nil {
+		h.stats.NotFound++
+		return true
+	}
+	s, ended := h.state(r.Name, user), h.ended(m, r)
+	if ended && n != m.spent {
+		h.stats.Ended++
+	}
+	switch {
+	case n > m.spent:
+		h.stats.More++
+		more := h.add(v, s, d, r, m, n-m.spent, n)
+		more.until = max(more.until, m.until)
+		d.marks[id(r)] = more
+	case n < m.spent && !ended && !m.returns(r):
+		return true
+	case n < m.spent:
+		if h.stats.Less++; !ended {
+			h.giveBack(s, m, r.Algorithm, m.spent-n)
+		}
+		m.spent = n
+	}
+	return false
+}
+
+// add consumes n tokens more from r for d, whose mark there is m or nil. It returns the new
+// mark.
+func (h *history) add(v *version, s *state, d *decision, r weir.Rule, m *mark, n, total int64) *mark {
+	var before []part
+	if m != nil && fits(m.a, r.Algorithm) && !h.ended(m, r) {
+		before = h.held(s, m, r.Algorithm)
+	}
+	c := s.consume(h.c.Micros, r.Algorithm, d, n)
+	if m != nil && !rated(r.Algorithm) && m.count[0] != s.edge {
+		before = nil // of an earlier window
+	}
+	return h.mark(v, s, r, total, total, append(before, part{c, n, true}))
+}
+
+// settled settles d at actual in the rules that count no unit, and returns its cost. It sets
+// kept for the rules that keep another cost.
+func (h *history) settled(v *version, user string, d *decision, live map[string]*mark, old, actual int64, kept map[string]bool) int64 {
+	by, some, ended, keep, change := map[string]int64{}, false, false, false, actual != old
 	for _, r := range v.rules {
 		m, keeps := live[r.Name], false
 		switch {
+		case r.Unit != "":
 		case m != nil && m.own != (r.Cost > 0):
 			keeps = m.spent != actual
 		case r.Cost > 0:
@@ -153,37 +299,24 @@ func (h *history) settled(v *version, user string, d *decision, live map[string]
 			by[r.Name], some = actual-m.spent, true
 		}
 		change = change || by[r.Name] != 0
-		if kept[r.Name] = keeps; keeps && want.Kept == "" {
-			want.Kept = r.Name
-		}
+		kept[r.Name], keep = keeps, keep || keeps
 	}
-	if want.Kept != "" {
-		h.stats.Kept++
-	}
-	if !some && (want.Kept != "" || !ended) {
-		want.Cost = old
-		return want
+	if !some && (keep || !ended) {
+		return old
 	}
 	if !change {
-		return want
+		return actual
 	}
 	h.stats.Settled++
 	d.total = actual
 	for _, r := range v.rules {
 		s, m, n := h.state(r.Name, user), live[r.Name], by[r.Name]
 		switch {
+		case r.Unit != "":
 		case n > 0:
-			var before []part
-			if m != nil && fits(m.a, r.Algorithm) {
-				before = h.held(s, m, r.Algorithm)
-			}
-			c := s.consume(h.c.Micros, r.Algorithm, d, n)
-			if m != nil && !rated(r.Algorithm) && m.count[0] != s.edge {
-				before = nil // of an earlier window
-			}
-			d.marks[r.Name] = &mark{spent: actual, total: actual, a: r.Algorithm, end: -1, parts: append(before, part{c, n, true}), count: [3]int64{s.edge, s.count, s.before}, version: s.version, consumed: s.consumed}
+			d.marks[id(r)] = h.add(v, s, d, r, m, n, actual)
 		case m == nil:
-			delete(d.marks, r.Name)
+			delete(d.marks, id(r))
 		default:
 			if n < 0 {
 				h.giveBack(s, m, r.Algorithm, -n)
@@ -194,7 +327,7 @@ func (h *history) settled(v *version, user string, d *decision, live map[string]
 			}
 		}
 	}
-	return want
+	return actual
 }
 
 // held returns what a Settle to more leaves of the tokens of m: if nothing has changed, they
@@ -253,43 +386,62 @@ func (m *mark) returns(r weir.Rule) bool {
 
 // refund refunds d, twice.
 func (h *history) refund(v *version, user string, d *decision, say func(string, ...any)) error {
-	live := h.live(v, d)
+	live, each := h.live(v, d), make([]weir.Result, len(v.rules))
+	r := weir.Request{Key: d.Key, ID: d.ID, Op: weir.Refund, Costs: pick(h.r, weir.Costs{}, weir.Costs{}, d.Costs, d.Costs, h.amounts(d.Costs, 3))}
 	before, err3 := h.peek(v, d.Key)
-	res, err := v.lim.Decide(h.ctx, weir.Request{Key: d.Key, ID: d.ID, Op: weir.Refund}, nil)
+	res, err := v.lim.Decide(h.ctx, r, each)
 	after, err4 := h.peek(v, d.Key)
+	for i, rule := range v.rules {
+		if n, ok := r.Costs.Amount(rule.Unit); ok && live[rule.Name] != nil && v.asked(i, &d.Request) > n {
+			say("refund %q, %v: %v", d.ID, r.Costs, err)
+			h.stats.Other++
+			return is(err, weir.ErrInvalidCost)
+		}
+	}
 	again, err2 := v.lim.Refund(h.ctx, weir.Request{Key: d.Key, ID: d.ID})
 	got := weir.Settlement{Found: res.Allowed || res.Rule != "", Cost: res.Granted, Kept: res.Rule}
-	say("refund %q: %+v, %v, and then %+v, %v", d.ID, res, err, again, err2)
+	say("refund %q, %v: %+v, %v, and then %+v, %v", d.ID, r.Costs, res, err, again, err2)
 	if err := errors.Join(err3, err, err4, err2); err != nil {
 		return err
 	}
 	want, must, can, sure := weir.Settlement{}, false, false, true
-	for _, r := range v.rules {
-		i, m := slices.Index(h.names, r.Name), live[r.Name]
+	stays, old := !res.Allowed && got.Found, costs(plain(live))
+	if len(old) == 0 || !v.follows {
+		old = []int64{0}
+	}
+	for n, r := range v.rules {
+		i, m, left := slices.Index(h.names, r.Name), live[r.Name], int64(0)
 		switch {
-		case m == nil || m.spent == 0:
+		case m == nil || m.spent == 0 || h.ended(m, r):
 		case !m.returns(r):
-			if !m.own && r.Cost == 0 {
+			if left = m.spent; !m.own && follows(r) {
 				want.Cost = max(want.Cost, m.spent)
 			}
 			want.Kept = cmp.Or(want.Kept, r.Name)
 		case (rated(r.Algorithm) || h.state(r.Name, user).loose) && before[i] == after[i]:
-			sure = false // it may have kept the tokens, or they were refilled
+			if sure = false; each[n].Granted > 0 { // it may have kept the tokens, or they were refilled
+				left = m.spent
+			}
 		default:
 			parts := slices.Clone(m.parts)
-			gave, may := h.giveBack(h.state(r.Name, user), m, r.Algorithm, 1<<50)
+			gave, may := h.giveBack(h.state(r.Name, user), m, r.Algorithm, m.spent)
 			if must, can = must || gave, can || may; !res.Allowed {
 				m.parts = parts
 			}
 			// After a step back of the clock, d can be live again, and its window not.
 			sure = sure && (may || h.stepped < d.at || before[i] != after[i])
 		}
+		if stays && m != nil {
+			left = m.spent
+		}
+		if v.counts && (each[n].Allowed != (m != nil) || each[n].Granted != left) {
+			return fmt.Errorf("got %+v, want that %d stay", each[n], left)
+		}
 	}
-	stays := !res.Allowed && got.Found
 	if want.Found = res.Allowed || want.Kept != ""; stays && sure {
 		want.Cost = got.Cost
 	}
-	if stays && !slices.Contains(costs(live), got.Cost) || must && !res.Allowed || res.Allowed && !can && sure || sure && got != want || stays && again != got || !stays && again.Found {
+	if stays && !slices.Contains(old, got.Cost) || must && !res.Allowed || res.Allowed && !can && sure || sure && got != want || stays && again != got || !stays && again.Found {
 		return fmt.Errorf("got %+v, and then %+v, want %+v (must %v, can %v, sure %v)", res, again, want, must, can, sure)
 	}
 	if stays {
@@ -298,7 +450,7 @@ func (h *history) refund(v *version, user string, d *decision, say func(string, 
 	}
 	h.stats.Refunded++
 	for _, r := range v.rules {
-		delete(d.marks, r.Name)
+		delete(d.marks, id(r))
 	}
 	return nil
 }
@@ -318,15 +470,15 @@ func (m *mark) holds(sure bool) (n int64) {
 func (h *history) evict(v *version, user string, d *decision, known bool, say func(string, ...any)) error {
 	name := pick(h.r, h.names...)
 	var named suite.Written
-	p := weir.Policy{Name: suite.Name, Segments: []string{"tenant", "user"}}
+	p := weir.Policy{Name: suite.Name, Segments: []string{"tenant", "user"}, Units: units}
 	for _, n := range h.names {
-		p.Rules = append(p.Rules, weir.Rule{Name: n, By: h.by(n), Algorithm: widest(v.algs[n])})
+		p.Rules = append(p.Rules, weir.Rule{Name: n, By: h.by(n), Unit: h.units[n], Algorithm: widest(v.algs[n])})
 	}
 	l, err := weir.NewPolicy(suite.Note(memory.New(nil), &named), p, &weir.Options{Prefix: h.prefix, Clock: h.c.Now})
 	if err != nil {
 		return err
 	}
-	r := weir.Request{Key: key(user), ID: "none"}
+	r := weir.Request{Key: key(user), ID: "none", Costs: h.amounts(weir.Costs{}, 1<<62)}
 	marker := known && h.r.IntN(3) == 0
 	if marker {
 		r.ID = d.ID
@@ -343,7 +495,7 @@ func (h *history) evict(v *version, user string, d *decision, known bool, say fu
 		return fmt.Errorf("no key of rule %s among %v", name, named.Keys)
 	}
 	if marker {
-		delete(d.marks, name)
+		delete(d.marks, name+h.units[name])
 	} else {
 		h.state(name, user).clear(v.algs[name])
 	}

@@ -1,5 +1,5 @@
-// Package histories checks random histories of decisions with IDs, whose limits change in the
-// middle, against a model of the documentation.
+// Package histories checks random histories of decisions with IDs, whose limits and units
+// change in the middle, against a model of the documentation.
 package histories
 
 import (
@@ -25,13 +25,23 @@ type version struct {
 	lim   *weir.Limiter
 	wide  *weir.Limiter // all rules of the history, with wide limits
 	algs  map[string]algorithm.Algorithm
+	life  time.Duration // how long markers of rules with a Unit live, at least
+
+	follows, counts bool // a rule has no Cost and no Unit; a rule has a Unit
 }
 
 // A seen is what a Peek shows of the rules.
 type seen map[string]struct{ used, end int64 }
 
 // Stats counts what histories did.
-type Stats struct{ Steps, Exact, Bounds, Kept, Replayed, Settled, Refunded, Held int }
+type Stats struct {
+	Steps, Exact, Bounds, Kept, Replayed, Settled, Refunded, Held int
+
+	// Of rules with a Unit: charges, amounts of 0, settlements to less and to more, those
+	// after the tokens were refilled, decisions that were not found, and requests that
+	// forgot an amount, or repeated another one.
+	Counted, Zeros, Less, More, Ended, NotFound, Forgot, Other int
+}
 
 type history struct {
 	ctx       context.Context
@@ -42,6 +52,7 @@ type history struct {
 	names     []string
 	shared    string // the rule that all users share
 	base      map[string]algorithm.Algorithm
+	units     map[string]string // of the rules; nil if no limiter has units
 	versions  []*version
 	states    map[string]*state
 	decisions []*decision
@@ -64,8 +75,14 @@ func Run(ctx context.Context, st store.Store, prefix string, seed uint64, stats 
 			err = fmt.Errorf("seed %d: %w\n%s", seed, err, strings.Join(h.log, "\n"))
 		}
 	}()
-	for _, name := range []string{"a", "b", "c"}[:1+h.r.IntN(3)] {
+	if h.r.IntN(3) > 0 {
+		h.units = map[string]string{}
+	}
+	for _, name := range []string{"a", "b", "c", "d"}[:1+h.r.IntN(4)] {
 		h.names = append(h.names, name)
+		if h.units != nil {
+			h.units[name] = pick(h.r, "", "", "u", "u", "v", "w")
+		}
 		h.base[name] = pick(h.r, limits...)(h.r)
 	}
 	if len(h.names) > 1 && h.r.IntN(3) == 0 {
@@ -97,7 +114,7 @@ func (h *history) deploy() error {
 	} else {
 		for _, i := range h.r.Perm(len(h.names)) {
 			if len(v.rules) == 0 || h.names[i] == h.shared || h.r.IntN(6) > 0 {
-				v.rules = append(v.rules, weir.Rule{Name: h.names[i], By: h.by(h.names[i])})
+				v.rules = append(v.rules, weir.Rule{Name: h.names[i], By: h.by(h.names[i]), Unit: h.units[h.names[i]]})
 			}
 		}
 	}
@@ -106,18 +123,30 @@ func (h *history) deploy() error {
 		if r.Algorithm = h.base[r.Name]; h.r.IntN(3) == 0 {
 			r.Algorithm = like(h.r, r.Algorithm)
 		}
-		if i > 0 && h.r.IntN(5) == 0 {
+		if i > 0 && r.Unit == "" && h.r.IntN(5) == 0 {
 			r.Cost = 1
 		}
 		v.algs[r.Name] = r.Algorithm
 	}
 	p := weir.Policy{Name: suite.Name, Segments: []string{"tenant", "user"}, Rules: v.rules}
+	if h.units != nil {
+		for _, i := range h.r.Perm(len(units)) {
+			p.Units = append(p.Units, units[i])
+		}
+		p.Units = append([]string{"new"}[:h.r.IntN(2)], p.Units...)
+	}
 	opts := &weir.Options{Prefix: h.prefix, Clock: h.c.Now}
 	var err error
 	if plan {
-		v.lim, err = h.versions[len(h.versions)-1].lim.With(v.rules...)
+		last := h.versions[len(h.versions)-1]
+		v.life = last.life
+		v.lim, err = last.lim.With(v.rules...)
 	} else {
-		v.lim, err = weir.NewPolicy(h.st, p, opts)
+		settles := *opts
+		if settles.Settles = h.r.IntN(2) == 0; settles.Settles {
+			v.life = 10 * time.Minute
+		}
+		v.lim, err = weir.NewPolicy(h.st, p, &settles)
 	}
 	if err != nil {
 		return err
@@ -127,13 +156,16 @@ func (h *history) deploy() error {
 			v.rules[i].Cost = r.Cost
 		}
 	}
+	for _, r := range v.rules {
+		v.counts, v.follows = v.counts || r.Unit != "", v.follows || follows(r)
+	}
 	p.Rules = nil
 	for _, name := range h.names {
 		p.Rules = append(p.Rules, weir.Rule{Name: name, By: h.by(name), Algorithm: widest(v.algs[name])})
 	}
 	v.wide, err = weir.NewPolicy(h.st, p, opts)
 	h.versions = append(h.versions, v)
-	h.log = append(h.log, fmt.Sprintf("version %d, plan %v: %+v", len(h.versions)-1, plan, v.rules))
+	h.log = append(h.log, fmt.Sprintf("version %d, plan %v, units %v, life %v: %+v", len(h.versions)-1, plan, p.Units, v.life, v.rules))
 	return err
 }
 
@@ -228,7 +260,7 @@ func (h *history) step() error {
 	case op == 13:
 		err = h.evict(v, user, d, known, say)
 	default:
-		want, err = h.decide(v, user, say)
+		want, err = h.decide(v, user, before, say)
 	}
 	if err != nil {
 		return err
@@ -243,21 +275,25 @@ func (h *history) step() error {
 		}
 		h.events = append(h.events, after[name].end)
 	}
-	if known && d != nil {
-		for name, m := range d.marks {
-			if m.end < 0 {
-				m.end = after[name].end
-			}
-		}
-	}
-	if d := h.last(); d != nil {
-		for name, m := range d.marks {
-			if m.end < 0 {
-				m.end = after[name].end
-			}
+	for _, d := range []*decision{d, h.last()} {
+		if d != nil && d.Key == key(user) {
+			h.end(d, after)
 		}
 	}
 	return nil
+}
+
+// end notes when the new marks of d end.
+func (h *history) end(d *decision, after seen) {
+	for id, m := range d.marks {
+		if m.end >= 0 {
+			continue
+		}
+		if m.end = after[id[:1]].end; m.until > 0 {
+			m.until = max(m.until, m.end)
+			h.events = append(h.events, m.until)
+		}
+	}
 }
 
 func (h *history) last() *decision {
@@ -283,7 +319,7 @@ func (h *history) pause() {
 		h.still = h.r.IntN(5)
 	case 4:
 		if len(h.events) > 0 {
-			if at := pick(h.r, h.events...) + h.r.Int64N(3) - 1; at > was && at < was+20e6 {
+			if at := pick(h.r, h.events...) + h.r.Int64N(3) - 1; at > was && (at < was+20e6 || h.r.IntN(4) == 0) {
 				h.c.Micros = at
 			}
 		}
@@ -296,39 +332,70 @@ func (h *history) pause() {
 			}
 		}
 	case 6:
-		h.c.Micros += h.r.Int64N(10e6)
+		h.c.Micros += pick(h.r, h.r.Int64N(10e6), h.r.Int64N(10e6), h.r.Int64N(10e6), 1e6, 30e6, 540e6, 660e6)
 	default:
 		h.c.Micros += h.r.Int64N(1e6)
 	}
 }
 
 // decide makes a new decision.
-func (h *history) decide(v *version, user string, say func(string, ...any)) (map[string]int64, error) {
-	r := weir.Request{Key: key(user), Op: pick(h.r, weir.Consume, weir.Consume, weir.TakeUpTo, weir.Force), Cost: pick(h.r, 1, 1, 2, 1+h.r.Int64N(9))}
+func (h *history) decide(v *version, user string, before seen, say func(string, ...any)) (map[string]int64, error) {
+	r := weir.Request{
+		Key: key(user), Op: pick(h.r, weir.Consume, weir.Consume, weir.TakeUpTo, weir.Force), Cost: pick(h.r, 1, 1, 2, 1+h.r.Int64N(9)),
+		Costs: h.amounts(weir.Costs{}, 30),
+	}
 	if h.r.IntN(5) > 0 {
 		r.ID = fmt.Sprint("id", len(h.decisions))
 	}
-	res, err := v.lim.Decide(h.ctx, r, nil)
-	say("%v %d %q: allowed %v, granted %d, %v", r.Op, r.Cost, r.ID, res.Allowed, res.Granted, err)
+	each := make([]weir.Result, len(v.rules))
+	res, err := v.lim.Decide(h.ctx, r, each)
+	say("%v %d, %v %q: allowed %v, granted %d of %s, %v", r.Op, r.Cost, r.Costs, r.ID, res.Allowed, res.Granted, res.Rule, err)
+	if want := v.rejects(r); want != nil {
+		h.stats.Forgot++
+		return map[string]int64{}, is(err, want)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if res.Replayed || res.Allowed && r.Op != weir.TakeUpTo && res.Granted != r.Cost {
-		return nil, fmt.Errorf("got %+v", res)
-	}
-	want, d := map[string]int64{}, &decision{Request: r, at: h.c.Micros, total: res.Granted, marks: map[string]*mark{}}
-	for _, rule := range v.rules {
-		n := res.Granted
-		if rule.Cost > 0 && res.Allowed {
-			n = rule.Cost
+	asked := r
+	if i := slices.IndexFunc(v.rules, follows); i >= 0 && r.Op == weir.TakeUpTo {
+		if asked.Cost = max(each[i].Granted, 1); asked.Cost > r.Cost {
+			return nil, fmt.Errorf("got %+v", each[i])
 		}
-		if n == 0 {
+	}
+	want, d := map[string]int64{}, &decision{Request: r, at: h.c.Micros, asked: asked.Cost, total: asked.Cost, marks: map[string]*mark{}}
+	full, sure := false, true
+	for i, rule := range v.rules {
+		n := v.asked(i, &asked)
+		if each[i].Granted != n && res.Allowed || each[i].Granted != 0 && !res.Allowed {
+			return nil, fmt.Errorf("rule %s: got %+v, want that it granted %d", rule.Name, each[i], n)
+		}
+		switch rule.Algorithm.(type) {
+		case algorithm.LeakyBucket, algorithm.SlidingBuckets: // one at a time, or several limits
+			sure = false
+		default:
+			full = full || before[rule.Name].used+n > v.lim.Rules()[i].Limit
+		}
+		if res.Granted != each[i].Granted && (v.counts && rule.Name == res.Rule || !v.counts && follows(rule)) {
+			return nil, fmt.Errorf("got %+v, want that it granted %d", res, each[i].Granted)
+		}
+		if !res.Allowed {
 			continue
 		}
-		want[rule.Name] = n
-		s := h.state(rule.Name, user)
-		c := s.consume(h.c.Micros, rule.Algorithm, d, n)
-		d.marks[rule.Name] = &mark{own: rule.Cost > 0, spent: n, total: res.Granted, a: rule.Algorithm, end: -1, parts: []part{{c, n, true}}, count: [3]int64{s.edge, s.count, s.before}, version: s.version, consumed: s.consumed}
+		s, id := h.state(rule.Name, user), id(rule)
+		if want[rule.Name] = n; n > 0 {
+			c := s.consume(h.c.Micros, rule.Algorithm, d, n)
+			d.marks[id] = h.mark(v, s, rule, n, d.total, []part{{c, n, true}})
+		} else if h.stats.Zeros++; v.life > 0 {
+			d.marks[id] = h.mark(v, s, rule, 0, 0, nil)
+			d.marks[id].end = 0
+		}
+		if rule.Unit != "" && n > 0 {
+			h.stats.Counted++
+		}
+	}
+	if res.Replayed || res.Allowed == full && (full || sure) && r.Op != weir.Force || !res.Allowed && r.Op == weir.Force {
+		return nil, fmt.Errorf("got %+v after %+v", res, before)
 	}
 	if res.Allowed && r.ID != "" {
 		h.decisions = append(h.decisions, d)
