@@ -76,8 +76,8 @@ type Options struct {
 
 	// Settles requires that each rule without a Cost allows a debt of 100 times its
 	// limit, so that decisions can be settled in full. Otherwise the error is
-	// [ErrUnsupported]. Rules with a Unit can then be settled for at least 10 minutes
-	// after the decision.
+	// [ErrUnsupported]. In rules with a Unit, a decision can then be settled, and is found
+	// by a repeat, for at least 10 minutes.
 	Settles bool
 }
 

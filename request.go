@@ -53,7 +53,8 @@ type Request struct {
 
 	// Costs are the amounts by unit, for rules that count a unit. Each unit that a rule
 	// counts must be named. An amount of 0 consumes nothing, and is denied only while the
-	// rule is in debt. A Settle has its amounts in Actual.
+	// rule is in debt, or others have reserved its tokens ahead. A Settle has its amounts in
+	// Actual.
 	Costs Costs
 
 	// MaxWait lets a Consume or a Peek reserve tokens that will be available within that

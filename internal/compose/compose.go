@@ -80,8 +80,7 @@ type Call struct {
 	Gen  int64  // for verbs that write markers: from 1 to 2^53-1, different for each decision
 
 	// Amounts are the amounts of the units, from 0. For a Settle and a Refund, they and Cost
-	// can be script.Unnamed. It can be nil for a Reset, and if no rule counts a
-	// unit.
+	// can be script.Unnamed. It can be nil for a Reset, and if no rule counts a unit.
 	Amounts *Amounts
 
 	// How many tokens a verb that Debts can consume beyond the limit of a rule, without

@@ -58,8 +58,8 @@ func spentBy(n *store.Nums, cost int64) int64 {
 	return n.N[script.MarkTotal]
 }
 
-// readMarks reads the markers. ended has bit i if the
-// decision has ended in rule i, but its marker, of a rule that counts a unit, is there.
+// readMarks reads the markers. ended has bit i if the decision has ended in rule i, but its
+// marker, of a rule that counts a unit, is there.
 func (r *run) readMarks(m *marks) (ended int64, err error) {
 	for i := range r.rules {
 		q, s := &r.rules[i], r.step(i)

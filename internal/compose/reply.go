@@ -18,8 +18,8 @@ import (
 //     if the decision was found.
 //   - at replyTime, the time of the decision.
 //   - for Refund and Settle, at replyState, the new cost of the decision, and then the
-//     rules that keep another cost: bit i stands for rule i. If units can be
-//     named, outcome.costs follow.
+//     rules that keep another cost: bit i stands for rule i. If units can be named,
+//     outcome.costs follow.
 //   - if the verb decides, at rule.state of each rule, the integers of its state before
 //     the decision.
 //   - if the verb marks, at code, a code: 0, script.Replayed or script.OtherCost, to which
