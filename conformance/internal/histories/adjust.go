@@ -410,7 +410,7 @@ func (h *history) refund(v *version, user string, d *decision, say func(string, 
 		old = []int64{0}
 	}
 	for n, r := range v.rules {
-		i, m, left := slices.Index(h.names, r.Name), live[r.Name], int64(0)
+		i, m, left, known := slices.Index(h.names, r.Name), live[r.Name], int64(0), true
 		switch {
 		case m == nil || m.spent == 0 || h.ended(m, r):
 		case !m.returns(r):
@@ -419,9 +419,7 @@ func (h *history) refund(v *version, user string, d *decision, say func(string, 
 			}
 			want.Kept = cmp.Or(want.Kept, r.Name)
 		case (rated(r.Algorithm) || h.state(r.Name, user).loose) && before[i] == after[i]:
-			if sure = false; each[n].Granted > 0 { // it may have kept the tokens, or they were refilled
-				left = m.spent
-			}
+			known = false // it may have kept the tokens, or they were refilled
 		default:
 			parts := slices.Clone(m.parts)
 			gave, may := h.giveBack(h.state(r.Name, user), m, r.Algorithm, m.spent)
@@ -429,9 +427,9 @@ func (h *history) refund(v *version, user string, d *decision, say func(string, 
 				m.parts = parts
 			}
 			// After a step back of the clock, d can be live again, and its window not.
-			sure = sure && (may || h.stepped < d.at || before[i] != after[i])
+			known = may || h.stepped < d.at || before[i] != after[i]
 		}
-		if stays && m != nil {
+		if sure = sure && known; stays && m != nil || !known && each[n].Granted > 0 {
 			left = m.spent
 		}
 		if v.counts && (each[n].Allowed != (m != nil) || each[n].Granted != left) {
