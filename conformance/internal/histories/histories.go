@@ -115,6 +115,9 @@ func (h *history) deploy() error {
 		for _, i := range h.r.Perm(len(h.names)) {
 			if len(v.rules) == 0 || h.names[i] == h.shared || h.r.IntN(6) > 0 {
 				v.rules = append(v.rules, weir.Rule{Name: h.names[i], By: h.by(h.names[i]), Unit: h.units[h.names[i]]})
+				if last := &v.rules[len(v.rules)-1]; h.units != nil && h.r.IntN(5) == 0 {
+					last.Unit = pick(h.r, "", "u", "v", "w")
+				}
 			}
 		}
 	}
