@@ -263,6 +263,9 @@ func (m mutant) related(name string) bool {
 	if builtIn(own) && (group == own || group == "Limiter" || builtIn(group) && check != "Same") {
 		return true
 	}
+	if check == "Units" { // it has several rules and nearly all verbs, so most mutants may fail it
+		return true
+	}
 	if group == "Pause" && (builtIn(own) || own == "Limiter") { // a rule that pauses is always beside others
 		return true
 	}
