@@ -131,12 +131,14 @@ func (ks *keySpace) unitList() string {
 // setAmounts sets the amounts of the call of q to c, which is the given field of the
 // request. Those that c does not name are other.
 func (b *bound) setAmounts(q *query, field string, c *Costs, other int64) (named uint, err error) {
-	if q.Call.Amounts == nil {
+	if q.Call.Amounts == nil && b.can.any(counts) {
 		q.Call.Amounts = new(compose.Amounts)
 	}
-	a := q.Call.Amounts
-	for i := range b.space.units {
-		a[i] = other
+	a := q.Call.Amounts // nil if no rule counts a unit: the amounts are then only checked
+	if a != nil {
+		for i := range b.space.units {
+			a[i] = other
+		}
 	}
 	switch n := c.amounts[0]; {
 	case c.units != badUnits:
@@ -153,7 +155,9 @@ func (b *bound) setAmounts(q *query, field string, c *Costs, other int64) (named
 		case amount < 0:
 			return 0, fail(ErrInvalidCost, "%s has %d of the unit %q: it must be 0 or more", field, amount, name)
 		}
-		a[n] = min(amount, contract.MaxTokens+1)
+		if a != nil {
+			a[n] = min(amount, contract.MaxTokens+1)
+		}
 		named |= 1 << n
 	}
 	return named, nil

@@ -156,3 +156,26 @@ func TestCostsAllocateNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// A repeated TakeUpTo never grants more than it consumed, even if only the marker of a rule
+// with a Unit is left.
+func TestCostsOfARepeatedTakeUpTo(t *testing.T) {
+	t.Parallel()
+	c := weirtest.NewClock()
+	l, err := weir.NewPolicy(weirtest.NewStore(c), weir.Policy{Name: "n", Units: []string{"u"}, Rules: []weir.Rule{
+		{Name: "jobs", Algorithm: algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(5)}},
+		{Name: "u", Unit: "u", Algorithm: algorithm.TokenBucket{Capacity: 1000, Refill: algorithm.PerSecond(1000)}},
+	}}, &weir.Options{Settles: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := weir.Request{Key: weir.KeyOf("k"), Op: weir.TakeUpTo, Cost: 100, ID: "x", Costs: weir.CostsOf(map[string]int64{"u": 10})}
+	each := make([]weir.Result, 2)
+	if weirtest.Decide(t, l, r, each...); each[0].Granted != 5 {
+		t.Errorf("got %+v, want 5 jobs", each)
+	}
+	c.Advance(2 * time.Second)
+	if res := weirtest.Decide(t, l, r, each...); !res.Replayed || each[0].Granted != 1 {
+		t.Errorf("a repeat: got %+v and %+v, want 1 job", res, each)
+	}
+}

@@ -90,7 +90,7 @@ func (b *bound) checkOp(q *query, r *Request) (err error) {
 	case Resume:
 		q.Verb, q.group, q.Call.Text, err = script.Resume, b.pauses, r.ID, b.checkResume(r)
 	case Reset:
-		q.Verb, q.group = script.Reset, b.resets
+		q.Verb, q.group, q.Call.Amounts = script.Reset, b.resets, nil // a scratch has those of an earlier request
 		if q.group == nil {
 			err = errNoReset
 		}

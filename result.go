@@ -69,6 +69,9 @@ func (b *bound) errOtherCost(q *query, o *compose.Reply) error {
 	what, cost := "cost", q.Call.Cost
 	if o.Other > 0 {
 		r := &b.rules[o.Other-1]
+		if r.unit == 0 {
+			return fmt.Errorf("weir: %w: the reply names an amount of rule %q, which counts no unit", store.ErrScript, r.name)
+		}
 		what, cost = fmt.Sprintf("amount of the unit %q", b.unitOf(r)), q.Call.Amounts[r.unit-1]
 	}
 	return fail(ErrInvalidCost, "%v: the %s is %d, and Request.ID names a decision that asked for %d: repeat the request of that decision, or use another ID", q.op, what, cost, o.Asked)

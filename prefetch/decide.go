@@ -91,7 +91,7 @@ type asked struct {
 // held answers r from held tokens, and first prefetches some if the key is busy. If done is
 // false, r must be decided without them.
 func (d *decider) held(ctx context.Context, r *weir.Request, each []weir.Result) (q asked, done bool, res weir.Result, err error) {
-	if r.Op != weir.Consume || r.ID != "" || r.MaxWait != 0 || r.Metadata != "" || r.Cost < 0 ||
+	if r.Op != weir.Consume || r.ID != "" || r.MaxWait != 0 || r.Metadata != "" || r.Cost < 0 || r.Costs != (weir.Costs{}) ||
 		len(each) > 0 && len(each) < len(d.rules) || ctx.Err() != nil {
 		return asked{}, false, weir.Result{}, nil
 	}

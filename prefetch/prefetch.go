@@ -30,7 +30,8 @@
 //
 // # Requests
 //
-// Held tokens answer a Consume without ID, MaxWait and Metadata, if they cover its cost.
+// Held tokens answer a Consume without Costs, ID, MaxWait and Metadata, if they cover its
+// cost.
 // Every other request is passed on, and does not change held tokens. The store, and
 // therefore Peek, counts held tokens as consumed.
 //

@@ -106,6 +106,8 @@ func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool,
 		total, code = asked, script.OtherCost
 	} else if i := r.otherAmount(&m); i >= 0 {
 		total, code = m[i].N[script.MarkAsked], script.OtherCost+int64(i)+1
+	} else if asked == 0 && r.verb.TakesUpTo() { // how much it consumed is not known, but it was allowed
+		total = 1
 	} else if asked == 0 { // no rule with another cost is found: the caller asked for this one
 		total = r.call.Cost
 	}

@@ -120,9 +120,9 @@ func (s *Source) replay(w *writer, v Verb) {
 		}
 		w.f("marks = marks .. ';' .. (m and mark or '')\n")
 	}
-	different, cost := "first[4] ~= n", "n"
+	different := "first[4] ~= n"
 	if v.TakesUpTo() {
-		different, cost = "first[4] > most", "most"
+		different = "first[4] > most"
 	}
 	if s.units == 0 {
 		w.f("if first then\n")
@@ -132,7 +132,7 @@ func (s *Source) replay(w *writer, v Verb) {
 		w.f("if first or found then\n")
 		w.f("if first and %s then other, asked = %d, first[4] end\n", different, OtherCost)
 		w.f("local code = ';' .. (other or %d)\n", Replayed)
-		s.reply(w, fmt.Sprintf("string.format('%%d;', other and asked or first and first[3] or %s)", cost))
+		s.reply(w, "string.format('%d;', other and asked or first and first[3] or n)") // n is 1 for a TakeUpTo
 	}
 	w.f("return reply .. code .. marks\nend\nend\n")
 }

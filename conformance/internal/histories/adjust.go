@@ -134,6 +134,9 @@ func (h *history) repeat(v *version, d *decision, say func(string, ...any)) (map
 			want = []int64{m.spent}
 		} else if rule.Unit != "" || len(want) == 0 {
 			want = []int64{v.asked(i, &r)}
+			if rule.Unit == "" && r.Op == weir.TakeUpTo { // what it consumed is not known
+				want = []int64{1}
+			}
 		}
 		if res.Allowed && rule.Cost == 0 && !slices.Contains(want, each[i].Granted) {
 			return nil, fmt.Errorf("rule %s: got %+v, want that %d tokens were granted", rule.Name, each[i], want)
