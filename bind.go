@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
@@ -288,7 +287,7 @@ func (b *bound) find(every []rule, name string) int {
 func (b *bound) names() string {
 	var names []string
 	for _, r := range b.every() {
-		names = append(names, `"`+r.name+`"`)
+		names = append(names, r.name)
 	}
-	return strings.Join(names, ", ")
+	return quoted(names)
 }

@@ -108,16 +108,11 @@ func checkUnits(units []string) error {
 		return fail(ErrInvalidRule, "Policy.Units has %d names: it must have at most %d", len(units), MaxUnits)
 	}
 	for i, name := range units {
-		switch {
-		case name == "":
-			return fail(ErrInvalidRule, "Policy.Units[%d] is empty: each unit needs a name", i)
-		case len(name) > MaxSegment:
+		if len(name) > MaxSegment {
 			return fail(ErrInvalidRule, "Policy.Units[%d] has %d bytes: it must have at most %d", i, len(name), MaxSegment)
-		case slices.Contains(units[:i], name):
-			return fail(ErrInvalidRule, "Policy.Units has the name %q twice: each unit needs its own name", name)
 		}
 	}
-	return nil
+	return checkNames("Units", "unit", units)
 }
 
 // unitList lists the units.
@@ -125,7 +120,7 @@ func (ks *keySpace) unitList() string {
 	if len(ks.units) == 0 {
 		return "none"
 	}
-	return `"` + strings.Join(ks.units, `", "`) + `"`
+	return quoted(ks.units)
 }
 
 // setAmounts sets the amounts of the call of q to c, which is the given field of the

@@ -40,18 +40,13 @@ func newKeySpace(prefix string, p *Policy) (*keySpace, error) {
 	case len(ks.segments) < 1 || len(ks.segments) > MaxSegments:
 		return nil, fail(ErrInvalidRule, "Policy.Segments has %d names: it must have from 1 to %d, or be nil for one segment", len(ks.segments), MaxSegments)
 	}
-	for i, name := range ks.segments {
-		switch {
-		case name == "":
-			return nil, fail(ErrInvalidRule, "Policy.Segments[%d] is empty: each segment needs a name", i)
-		case slices.Contains(ks.segments[:i], name):
-			return nil, fail(ErrInvalidRule, "Policy.Segments has the name %q twice: each segment needs its own name", name)
-		}
+	err := checkNames("Segments", "segment", ks.segments)
+	if err == nil {
+		err = checkUnits(p.Units)
 	}
-	if err := checkUnits(p.Units); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	var err error
 	if ks.secret, err = ks.set("Policy.Secret", p.Secret); err != nil {
 		return nil, err
 	}
@@ -59,6 +54,23 @@ func newKeySpace(prefix string, p *Policy) (*keySpace, error) {
 	ks.head = string(append(appendEscaped(b, p.Name, true), ":{"...))
 	return ks, nil
 }
+
+// checkNames checks that the names in a field of a Policy are not empty, and differ. what is
+// what each of them names.
+func checkNames(field, what string, names []string) error {
+	for i, name := range names {
+		switch {
+		case name == "":
+			return fail(ErrInvalidRule, "Policy.%s[%d] is empty: each %s needs a name", field, i, what)
+		case slices.Contains(names[:i], name):
+			return fail(ErrInvalidRule, "Policy.%s has the name %q twice: each %s needs its own name", field, name, what)
+		}
+	}
+	return nil
+}
+
+// quoted returns a list of names.
+func quoted(names []string) string { return `"` + strings.Join(names, `", "`) + `"` }
 
 // set returns the set of the segments with these names. Errors name the field.
 func (ks *keySpace) set(field string, names []string) (segmentSet, error) {
@@ -115,7 +127,7 @@ func (ks *keySpace) addRules(rules []rule, by []segmentSet) error {
 }
 
 // names lists the names of the segments.
-func (ks *keySpace) names() string { return `"` + strings.Join(ks.segments, `", "`) + `"` }
+func (ks *keySpace) names() string { return quoted(ks.segments) }
 
 // full reports whether all segments identify the limit of a rule.
 func (ks *keySpace) full(rk *ruleKey) bool { return rk.by == 1<<len(ks.segments)-1 }

@@ -114,11 +114,11 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 		}
 		changed[n] = true
 		r.Cost = cmp.Or(r.Cost, with[n].cost) // a forgotten Cost must not allow more
-		if unit := b.unitOf(&with[n]); r.Unit != "" && r.Unit != unit {
+		unit := b.unitOf(&with[n])
+		if r.Unit != "" && r.Unit != unit {
 			return nil, fail(ErrInvalidRule, "With: %s: Unit is %q, and differs from the policy, which has %q: leave it empty", label, r.Unit, unit)
-		} else {
-			r.Unit = unit
 		}
+		r.Unit = unit
 		other, err := newRule(label, r)
 		if err != nil {
 			return nil, err

@@ -45,7 +45,7 @@ func ExplainKey(ctx context.Context, lim *weir.Limiter, k weir.Key) (*Document, 
 	if err != nil {
 		return nil, err
 	}
-	peek := weir.Request{Key: k, Op: weir.Peek, Costs: unit.One(bare)}
+	peek := weir.Request{Key: k, Op: weir.Peek, Costs: unit.Each(bare, 1)}
 	each := make([]weir.Result, len(rules)) // the shadow rules are the last
 	res, err := bare.Decide(ctx, peek, each)
 	if err != nil {

@@ -168,7 +168,7 @@ func newListing(lim *weir.Limiter, opts *ListOptions) (*listing, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.rules[info.Name] = &listedRule{info, only, unit.One(only)}
+		l.rules[info.Name] = &listedRule{info, only, unit.Each(only, 1)}
 	}
 	if len(l.rules) == 0 {
 		_, err := lim.Only(l.Rule) // it says what is wrong
@@ -296,7 +296,7 @@ func (l *listing) rule(c *Caller) (*listedRule, error) {
 		if err != nil {
 			return nil, fmt.Errorf("explain: the result of ListOptions.Limiter: %w", err)
 		}
-		l.others[other] = &listedRule{only.Rules()[0], only, unit.One(only)}
+		l.others[other] = &listedRule{only.Rules()[0], only, unit.Each(only, 1)}
 	}
 	return l.others[other], nil
 }

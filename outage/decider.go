@@ -21,6 +21,7 @@ type decider struct {
 	lim   *weir.Limiter
 	next  weir.Decider
 	rules []weir.RuleInfo       // without the shadow rules
+	units bool                  // a rule counts a unit
 	share atomic.Pointer[share] // nil unless the Fallback is Local
 	last  atomic.Pointer[degradations]
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -134,7 +133,6 @@ func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Erro
 		}
 	}
 	shown := compose.Shown{Allowed: allowed}
-	units := slices.ContainsFunc(d.rules, func(r weir.RuleInfo) bool { return r.CostBy == weir.CostUnit })
 	for i := range d.rules {
 		rule := &d.rules[i]
 		one := weir.Result{Allowed: open, Type: rule.Type, Rule: rule.Name, Limit: rule.Limit, Window: rule.Window, Degraded: why}
@@ -151,7 +149,7 @@ func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Erro
 			if one.Granted = d.cost(r, i); rule.CostBy == weir.CostRequest || rule.CostBy == weir.CostNothing {
 				one.Granted = most
 			}
-			shown.Grant(rule.CostBy == weir.CostRequest && !units, one.Granted)
+			shown.Grant(rule.CostBy == weir.CostRequest && !d.units, one.Granted)
 		}
 		if len(each) > 0 {
 			each[i] = one

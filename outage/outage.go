@@ -245,7 +245,7 @@ func (b *Breaker) Wrap(lim *weir.Limiter, next weir.Decider) (weir.Decider, erro
 	d := &decider{Breaker: b, lim: lim, next: next}
 	for _, r := range lim.Rules() {
 		if !r.Shadow {
-			d.rules = append(d.rules, r)
+			d.rules, d.units = append(d.rules, r), d.units || r.CostBy == weir.CostUnit
 		}
 	}
 	b.shares.mu.Lock()

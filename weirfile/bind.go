@@ -49,7 +49,7 @@ func (r *reader) bind(p *filePolicy, st store.Store, opts *weir.Options, wrap []
 		r.failIs(err, at, "policy %q: %s", p.Name, text)
 		return nil
 	}
-	b.lim, b.ones = lim, unit.One(lim)
+	b.lim, b.ones = lim, unit.Each(lim, 1)
 	for i := range p.plans {
 		plan := &p.plans[i]
 		lim, err := with(b.lim, plan.rules)

@@ -357,7 +357,7 @@ func fullAfter(t *testing.T, from, to *File) []string {
 	}
 	lim, key := limiter(from)
 	for range 3 {
-		if res, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf(key...), Costs: unit.One(lim)}, nil); err != nil || !res.Allowed {
+		if res, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf(key...), Costs: unit.Each(lim, 1)}, nil); err != nil || !res.Allowed {
 			t.Fatal(res, err)
 		}
 	}
@@ -368,7 +368,7 @@ func fullAfter(t *testing.T, from, to *File) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res, err := only.Decide(t.Context(), weir.Request{Key: weir.KeyOf(key...), Op: weir.Peek, Costs: unit.One(lim)}, nil); err != nil || res.Remaining == res.Limit {
+		if res, err := only.Decide(t.Context(), weir.Request{Key: weir.KeyOf(key...), Op: weir.Peek, Costs: unit.Each(lim, 1)}, nil); err != nil || res.Remaining == res.Limit {
 			full = append(full, r.Name)
 		}
 	}

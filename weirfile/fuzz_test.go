@@ -50,7 +50,7 @@ func FuzzParse(f *testing.F) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if _, err := lim.Decide(t.Context(), weir.Request{Key: key, Op: weir.Peek, Costs: unit.One(lim)}, nil); err != nil {
+					if _, err := lim.Decide(t.Context(), weir.Request{Key: key, Op: weir.Peek, Costs: unit.Each(lim, 1)}, nil); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -231,7 +231,7 @@ func (d *differ) rejects() []Change {
 // supports returns a function that reports whether a request is valid for the policy p.
 func (f *File) supports(p *filePolicy) func(r weir.Request) bool {
 	lim, err := weir.NewPolicy(memory.New(nil), p.Policy, f.options.Limiter)
-	key, ones := weir.KeyOf(p.segments()...), unit.One(lim)
+	key, ones := weir.KeyOf(p.segments()...), unit.Each(lim, 1)
 	return func(r weir.Request) bool {
 		r.Key, r.Costs = key, ones
 		return err == nil && lim.Check(r, nil) == nil

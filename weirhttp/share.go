@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/guard"
+	"github.com/weir-go/weir/internal/unit"
 	"github.com/weir-go/weir/store"
 )
 
@@ -50,11 +51,8 @@ func (t *Transport) shared(ctx context.Context, key weir.Key) (time.Duration, er
 	}
 	s := gate.NewScratch()
 	defer s.Free()
-	none := map[string]int64{} // of each unit: only the pause counts
-	for _, unit := range t.Pauses.Units() {
-		none[unit] = 0
-	}
-	res, err := t.Pauses.Decide(ctx, weir.Request{Key: key, Op: weir.Peek, Costs: weir.CostsOf(none)}, s.Each[:])
+	none := unit.Each(t.Pauses, 0) // only the pause counts
+	res, err := t.Pauses.Decide(ctx, weir.Request{Key: key, Op: weir.Peek, Costs: none}, s.Each[:])
 	switch {
 	case err == nil && res.Degraded == nil:
 	case ctx.Err() != nil:

@@ -99,8 +99,8 @@ type Program struct {
 	consts  []store.Arg
 	fits    []store.Arg // FIT of each rule with a marker
 	units   []unitArg   // the rules that count a unit
-	named   bool        // a Settle can name units
 	debts   []store.Arg // the MaxDebt of each of these
+	named   bool        // a Settle can name units
 	layout  replyLayout
 	cells   bool // the state of every rule is a cell, except rules that pause, of which there are fewer
 	maxWait int64
@@ -187,12 +187,11 @@ func New(rules []Rule) (*Program, error) {
 		}
 	}
 	for i := range p.rules {
+		r := &p.rules[i]
 		if p.Marked(i) {
-			p.fits = append(p.fits, store.ConstArg(fitOf(&p.rules[i])))
+			p.fits = append(p.fits, store.ConstArg(fitOf(r)))
 		}
-	}
-	for i := range p.rules {
-		p.rules[i].follows = p.rules[i].costBy == CostRequest && len(p.units) == 0
+		r.follows = r.costBy == CostRequest && len(p.units) == 0
 	}
 	p.cells = p.cells && some
 	p.layout = layReply(p.rules)

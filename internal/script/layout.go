@@ -62,9 +62,8 @@ func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 
 // The arguments of a script are the constants of each rule, followed by its Cost or its
 // amount if it has one, then the text if it is used, and then the arguments that all rules
-// share:
-// cost, wait and time. If the last ones are left out, the defaults are a cost of 1, a
-// wait of 0, and the store's clock.
+// share: cost, wait and time. If the last ones are left out, the defaults are a cost of 1,
+// a wait of 0, and the store's clock.
 //
 // A verb that Generates has other arguments: the cost, the wait, the generation, FIT of
 // each marker, and the time, which can be left out. If the verb Debts, ArgDebt replaces

@@ -118,8 +118,8 @@ type cachedSource struct {
 }
 
 // Of returns the Source of rules with these kinds, at most [MaxRules], from the cache if
-// it is there. by has the CostBy of each. If named is true, a Settle can
-// name units. The error says which kind is wrong.
+// it is there. by has the CostBy of each. If named is true, a Settle can name units.
+// The error says which kind is wrong.
 func Of(kinds []contract.Kind, by []CostBy, named bool) (*Source, error) {
 	key := sourceKey{named: named}
 	for i, k := range kinds {

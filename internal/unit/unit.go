@@ -6,11 +6,11 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// One returns 1 of each unit of lim, for requests that ask about any caller.
-func One(lim *weir.Limiter) weir.Costs {
+// Each returns n of each unit of lim, for requests that ask about any caller.
+func Each(lim *weir.Limiter, n int64) weir.Costs {
 	amounts := map[string]int64{}
 	for _, unit := range lim.Units() {
-		amounts[unit] = 1
+		amounts[unit] = n
 	}
 	return weir.CostsOf(amounts)
 }

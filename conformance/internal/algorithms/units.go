@@ -20,11 +20,11 @@ func checkUnits(t *T) {
 			t.Skipf("algorithm has no Units: its rules count no tokens")
 		}
 		p := t.Pair(c, weir.Rule{Name: "one", Unit: "u", Algorithm: a})
-		ask := func(key string, op weir.Op, n int64, id string) weir.Result {
-			return p.Both(weir.Request{Key: weir.KeyOf(key), Op: op, ID: id, Costs: of(n), Actual: weir.ActualCosts(of(n))})
+		ask := func(key string, op weir.Op, n int64) weir.Result {
+			return p.Both(weir.Request{Key: weir.KeyOf(key), Op: op, Costs: of(n), Actual: weir.ActualCosts(of(n))})
 		}
 		t.counts(a, "counts"+strconv.Itoa(h))
-		t.settles(p, c, a, "settles"+strconv.Itoa(h))
+		t.settles(c, a, "settles"+strconv.Itoa(h))
 		limit, key := t.LimitOf(a), "debt"+strconv.Itoa(h)
 		if limit.MaxDebt == 0 {
 			continue
@@ -32,28 +32,28 @@ func checkUnits(t *T) {
 		c.Advance(model.Pause(r, t.Unit(a)))
 		for left := limit.Capacity; left > 0; {
 			n := t.Fitting(a, left)
-			ask(key, weir.Force, n, "")
+			ask(key, weir.Force, n)
 			left -= n
 		}
-		before := ask(key, weir.Peek, 1, "")
-		if res := ask(key, weir.Consume, 0, ""); !res.Allowed || res.Granted != 0 {
+		before := ask(key, weir.Peek, 1)
+		if res := ask(key, weir.Consume, 0); !res.Allowed || res.Granted != 0 {
 			t.Errorf("%+v: all tokens are consumed, and an amount of 0 got %+v, want it allowed", a, res)
 		}
-		if after := ask(key, weir.Peek, 1, ""); after != before {
+		if after := ask(key, weir.Peek, 1); after != before {
 			t.Errorf("%+v: an amount of 0 changed what Peek answers: got %+v, want %+v", a, after, before)
 		}
-		ask(key, weir.Force, 1, "")
-		res := ask(key, weir.Consume, 0, "")
+		ask(key, weir.Force, 1)
+		res := ask(key, weir.Consume, 0)
 		if res.Allowed || res.RetryAfter <= 0 || res.RetryAfter == weir.Never {
 			t.Errorf("%+v: in debt by 1, an amount of 0 got %+v, want it denied", a, res)
 			continue
 		}
 		c.Advance(res.RetryAfter - time.Microsecond)
-		if res := ask(key, weir.Peek, 0, ""); res.Allowed {
+		if res := ask(key, weir.Peek, 0); res.Allowed {
 			t.Errorf("%+v: an amount of 0 is allowed 1µs before RetryAfter: %+v", a, res)
 		}
 		c.Advance(time.Microsecond)
-		if res := ask(key, weir.Peek, 0, ""); !res.Allowed {
+		if res := ask(key, weir.Peek, 0); !res.Allowed {
 			t.Errorf("%+v: an amount of 0 is denied at RetryAfter: %+v", a, res)
 		}
 	}
@@ -61,13 +61,13 @@ func checkUnits(t *T) {
 
 // settles makes, repeats, settles and refunds a few decisions over two units and a cost, even
 // long after they have ended, and compares the answers with those of the reference store.
-func (t *T) settles(p decisions.Pair, c *decisions.Clock, a algorithm.Algorithm, key string) {
+func (t *T) settles(c *decisions.Clock, a algorithm.Algorithm, key string) {
+	r := t.Rand()
+	p := t.Pair(c, weir.Rule{Name: "one", Unit: "u", Algorithm: a}, weir.Rule{Name: "two", Unit: "v", Algorithm: a}, weir.Rule{Name: "three", Algorithm: a})
 	info := p.Lim.Rules()[0]
 	if !info.Refunds || !info.Debt {
 		return
 	}
-	r := t.Rand()
-	p = t.Pair(c, weir.Rule{Name: "one", Unit: "u", Algorithm: a}, weir.Rule{Name: "two", Unit: "v", Algorithm: a}, weir.Rule{Name: "three", Algorithm: a})
 	for range 24 {
 		c.Advance(model.Pick(r, 0, model.Pause(r, t.Unit(a)), time.Duration(r.Int64N(int64(12*time.Minute)))))
 		n := func() int64 { return t.Fitting(a, min(r.Int64N(4), info.Limit)) }
