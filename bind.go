@@ -134,7 +134,7 @@ func bind(g *ground, rules []rule, only bool) (*bound, error) {
 	}
 	for i := range rules {
 		r := &rules[i]
-		r.index, r.features = i, featuresOf(r, b.all.program.Marked(i))
+		r.index, r.features = i, featuresOf(r, b.all.program.Marked(i), b.all.program.Bills())
 		if r.has(leases) {
 			b.lease = min(b.lease, r.limit.Lease)
 		}
@@ -142,7 +142,7 @@ func bind(g *ground, rules []rule, only bool) (*bound, error) {
 	b.renews = b.lease
 	b.can = capabilitiesOf(rules)
 	if b.can.any(leases) && b.can.any(entries) {
-		return nil, fail(ErrInvalidRule, "a rule that holds leases and a rule that keeps metadata cannot share a limiter: use two limiters")
+		return nil, fail(ErrInvalidRule, "a rule that holds leases and a rule that keeps metadata cannot share a limiter: a lease needs an ID, and metadata cannot be refunded: use two limiters")
 	}
 	for _, one := range []struct {
 		group **group
@@ -168,6 +168,11 @@ func (b *bound) checkSettles() error {
 	if !b.settles || b.only {
 		return nil
 	}
+	for _, r := range b.every() {
+		if r.has(leases) && r.costBy != CostOwn {
+			return fail(ErrInvalidRule, "rule %q holds leases: with Options.Settles, set its Cost to 1, so that other rules can count the cost of the request", r.name)
+		}
+	}
 	if err := b.canSettle(&Request{Op: Settle, ID: "id"}); err != nil {
 		return err
 	}
@@ -185,9 +190,11 @@ func (b *bound) checkSettles() error {
 func (b *bound) newGroup(has func(r *rule) bool) (*group, error) {
 	var g group
 	var rules []compose.Rule
-	life := int64(0)
-	if b.settles {
-		life = settleTime.Microseconds()
+	life := time.Duration(0)
+	for i := range b.rules {
+		if b.settles {
+			life = max(life, settleTime, b.rules[i].limit.Lease)
+		}
 	}
 	for i := range b.rules {
 		if r := &b.rules[i]; has(r) {
@@ -196,7 +203,7 @@ func (b *bound) newGroup(has func(r *rule) bool) (*group, error) {
 				unit = -1
 			}
 			g.rules = append(g.rules, r)
-			rules = append(rules, compose.Rule{Name: r.name, Limit: r.limit, Cost: r.cost, Unit: unit, Life: life, Share: r.share})
+			rules = append(rules, compose.Rule{Name: r.name, Limit: r.limit, Cost: r.cost, Unit: unit, Life: life.Microseconds(), Share: r.share})
 		}
 	}
 	switch {

@@ -126,7 +126,7 @@ func ExampleLimiter_Acquire() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	lease, err := lim.Acquire(ctx, "ann") // waits until ctx ends
+	lease, err := lim.Acquire(ctx, weir.Request{Key: weir.KeyOf("ann")}) // waits until ctx ends
 	if err != nil {
 		panic(err)
 	}
@@ -292,7 +292,7 @@ func ExampleDeniedError() {
 		panic(err)
 	}
 	for range 2 {
-		_, err := lim.TryAcquire(context.Background(), "ann")
+		_, err := lim.TryAcquire(context.Background(), weir.Request{Key: weir.KeyOf("ann")})
 		var denied *weir.DeniedError
 		if errors.As(err, &denied) {
 			fmt.Println("retry after", denied.Result.RetryAfter.Round(time.Minute))

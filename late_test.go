@@ -47,10 +47,10 @@ func (p *postman) Decide(ctx context.Context, r weir.Request, each []weir.Result
 type grantCall func(ctx context.Context, l *weir.Limiter) error
 
 func tryAcquire(ctx context.Context, l *weir.Limiter) error {
-	_, err := l.TryAcquire(ctx, "k")
+	_, err := l.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("k")})
 	return err
 }
-func acquire(ctx context.Context, l *weir.Limiter) error { _, err := l.Acquire(ctx, "k"); return err }
+func acquire(ctx context.Context, l *weir.Limiter) error { _, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("k")}); return err }
 func wait(ctx context.Context, l *weir.Limiter) error    { _, err := l.Wait(ctx, "k"); return err }
 
 func reserve(within time.Duration, id string) grantCall {
@@ -164,7 +164,7 @@ func TestNoLateGrant(t *testing.T) {
 		time.AfterFunc(80*time.Millisecond, func() { st.Set(weirtest.Up) })
 		var lease *weir.Lease
 		_ = check("Acquire, after a lost reply", 0, func(ctx context.Context) (err error) {
-			lease, err = weirtest.Wrap(t, jobs, breaker.Wrap).Acquire(ctx, "k")
+			lease, err = weirtest.Wrap(t, jobs, breaker.Wrap).Acquire(ctx, weir.Request{Key: weir.KeyOf("k")})
 			return err
 		})
 		_, err := pace.Wait(t.Context(), "k") // at once
@@ -177,7 +177,7 @@ func TestNoLateGrant(t *testing.T) {
 		if err := check("Wait of a turn", 1, turn.Wait); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("Wait of a turn: got %v, want both errors", err)
 		}
-		_ = check("misuse", 0, func(ctx context.Context) error { _, err := jobs.Acquire(overdue{ctx}, ""); return err })
+		_ = check("misuse", 0, func(ctx context.Context) error { _, err := jobs.Acquire(overdue{ctx}, weir.Request{Key: weir.KeyOf("")}); return err })
 		for what, call := range map[string]grantCall{"TryAcquire": tryAcquire, "Wait": wait} {
 			breaker := outage.New(&outage.Options{Failures: 1, Probe: time.Hour})
 			l := weirtest.Wrap(t, weirtest.Wrap(t, map[string]*weir.Limiter{"TryAcquire": jobs, "Wait": pace}[what], breaker.Wrap), count.Wrap)

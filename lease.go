@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/internal/guard"
@@ -23,19 +24,21 @@ const (
 	minRenewal = time.Second
 )
 
-// A Lease allows its holder to run under an algorithm.Concurrency until Release is
-// called, or until its lease time has passed since the last renewal. It is safe for
+// A Lease allows its holder to run under an algorithm.Concurrency until Finish or Release
+// is called, or until its lease time has passed since the last renewal. It is safe for
 // concurrent use.
 type Lease struct {
 	Result // the answer when the lease was acquired
 
 	limiter *Limiter
 	request Request
+	own     bool          // nobody else can use the ID
 	time    time.Duration // the lease time
 	lost    int           // the tries whose reply is lost: the store may have acquired the lease
 
-	released context.Context // ends when Release is called
+	released context.Context // ends when Release or Finish is called
 	release  context.CancelFunc
+	finished atomic.Bool // a Finish has succeeded
 
 	mu    sync.Mutex
 	until time.Time // when the lease expires, by this process's clock; it can expire a little later
@@ -43,16 +46,25 @@ type Lease struct {
 
 var errNoLease = errors.New("weir: the Lease is nil or a zero value: Limiter.Acquire and TryAcquire return one")
 
-// TryAcquire acquires a lease with a random ID, if every rule allows the request now.
-// Otherwise the error is [ErrDenied]. One rule must be an algorithm.Concurrency.
+// TryAcquire makes the decision that r asks for, and returns its lease, if every rule
+// allows it now. Otherwise the error is [ErrDenied]. One rule must be an
+// algorithm.Concurrency, and r.Op must be [Consume]. If r.ID is empty, TryAcquire uses a
+// random one.
+//
+// With [Options].Settles, the ID names a piece of work: its lease, and its bill, which is
+// what the other rules have consumed. Call [Lease.Finish] at its end. All who use the ID
+// share both, and whoever finishes the work ends it for all. While the bill is kept, a
+// repeat is free: it renews the lease, or takes one again, and is denied with
+// [Result].Replayed if none is free. Who is denied can ask again, or leave it.
 //
 // After [store.ErrUnavailable], the store may hold the lease until it expires, so choose
 // a short lease time, and use [Lease.KeepAlive]. If ctx ends or package outage denies the
-// request, TryAcquire releases any lease that the store may have granted, within one
-// second. If that fails or finds nothing, the lease may still be granted later, so this
-// process repeats the release about 1 s, 5 s and 25 s later.
-func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error) {
-	lease, err := l.newLease(key)
+// request, TryAcquire undoes what the store may have granted, within one second: it
+// refunds the bill, and releases the lease. If that fails or finds nothing, the request
+// may still be granted later, so this process repeats the undo about 1 s, 5 s and 25 s
+// later. If r has an ID, it undoes nothing, because another request can use the lease.
+func (l *Limiter) TryAcquire(ctx context.Context, r Request) (*Lease, error) {
+	lease, err := l.newLease(r)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +80,8 @@ func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error)
 // If ctx ends, the error is that of ctx, and also an [ErrDenied] if the request was
 // denied. Acquire returns at once if the request can never be allowed, or fails during an
 // outage.
-func (l *Limiter) Acquire(ctx context.Context, key ...string) (held *Lease, err error) {
-	lease, err := l.newLease(key)
+func (l *Limiter) Acquire(ctx context.Context, r Request) (held *Lease, err error) {
+	lease, err := l.newLease(r)
 	if err != nil {
 		return nil, err
 	}
@@ -107,15 +119,20 @@ func waited(ctx context.Context, denied *DeniedError) error {
 	return fail(errors.Join(err, denied), "Acquire: %v: %s", err, denied.text())
 }
 
-// newLease returns a lease with a random ID, which is not acquired yet.
-func (l *Limiter) newLease(key []string) (*Lease, error) {
+// newLease returns a lease for r, which is not acquired yet.
+func (l *Limiter) newLease(r Request) (*Lease, error) {
 	switch {
 	case l == nil || l.bound == nil:
 		return nil, errNoLimiter
 	case l.bound.leases == nil:
 		return nil, fail(ErrUnsupported, "Acquire and TryAcquire: no rule holds leases: a rule must be an algorithm.Concurrency")
+	case r.Op != Consume:
+		return nil, fail(ErrUnsupported, "Acquire and TryAcquire: Request.Op is %v: it must be Consume", r.Op)
 	}
-	lease := &Lease{limiter: l, request: Request{Key: KeyOf(key...), ID: rand.Text()}, time: l.bound.lease}
+	lease := &Lease{limiter: l, request: r, own: r.ID == "", time: l.bound.lease}
+	if lease.own {
+		lease.request.ID = rand.Text()
+	}
 	lease.released, lease.release = context.WithCancel(context.Background())
 	return lease, nil
 }
@@ -127,7 +144,7 @@ func (l *Lease) try(ctx context.Context) error {
 	}
 	start := time.Now()
 	res, err := l.limiter.Decide(ctx, l.request, nil)
-	if guard.Lost(err, res.Degraded, ctx.Err() != nil) {
+	if guard.Lost(err, res.Degraded, ctx.Err() != nil) || err == nil && !res.Allowed && res.Replayed { // a client or a wrapper can repeat a call
 		l.lost++
 	}
 	switch {
@@ -141,15 +158,18 @@ func (l *Lease) try(ctx context.Context) error {
 	return err
 }
 
-// giveUp releases any lease that the store may have granted to a try whose reply is lost,
-// and returns err. If that fails, and err is no denial, it returns both errors.
+// giveUp undoes what the store may have granted to a try whose reply is lost, and returns
+// err. If that fails, and err is no denial, it returns both errors.
 func (l *Lease) giveUp(ctx context.Context, err error) error {
-	if l.lost == 0 {
+	if l.lost == 0 || !l.own {
 		return err
 	}
+	l.release()
+	undo := l.request
+	undo.Op, undo.Actual = l.limiter.bound.Undo()
 	failed := guard.Chase(ctx, l.limiter.bound.Life(&l.request), func(ctx context.Context) (bool, error) {
-		found, err := l.Release(ctx)
-		return found && l.lost == 1, err // each of several tries can still be granted
+		res, err := l.limiter.Decide(ctx, undo, nil)
+		return (res.Allowed || res.Replayed) && l.lost == 1, err // each of several tries can still be granted
 	})
 	if _, denied := err.(*DeniedError); failed == nil || denied {
 		return err
@@ -157,8 +177,20 @@ func (l *Lease) giveUp(ctx context.Context, err error) error {
 	return errors.Join(err, failed)
 }
 
+// Undo returns the Op and the Actual of a request that undoes a decision with a lease.
+// Package gate finds it with Find.
+func (b *bound) Undo() (Op, Actual) {
+	if b.all.program.Bills() {
+		return Finish, ActualRefund()
+	}
+	return Release, Actual{}
+}
+
 // Life returns how long what r is granted can stay. Package gate finds it with Find.
 func (b *bound) Life(r *Request) (life time.Duration) {
+	if b.all.program.Bills() {
+		return Never
+	}
 	for _, rule := range b.every() {
 		if rule.has(leases) {
 			life = max(life, rule.limit.Lease)
@@ -191,7 +223,7 @@ func (l *Lease) end() time.Time {
 	return l.until
 }
 
-// ID returns the name of the lease, its [Request].ID.
+// ID returns the [Request].ID, which names the lease.
 func (l *Lease) ID() string {
 	if l == nil {
 		return ""
@@ -206,8 +238,34 @@ func (l *Lease) Release(ctx context.Context) (bool, error) {
 		return false, errNoLease
 	}
 	l.release()
+	if l.finished.Load() {
+		return false, nil
+	}
 	res, err := l.do(ctx, Release)
 	return res.Allowed, err
+}
+
+// Finish ends the work: it gives the decision the actual cost, as [Limiter.Finish] does,
+// and releases the lease, in one call. It makes KeepAlive return. The zero Actual means
+// that the work costs what the decision has consumed, and [ActualRefund] that it costs
+// nothing.
+//
+// Finish can be retried after an error, as long as nobody else can have begun work under
+// the ID. After a Finish without an error, the Lease sends nothing more: Finish and
+// Release return false, and Renew an [ErrLeaseLost].
+func (l *Lease) Finish(ctx context.Context, actual Actual) (Settlement, error) {
+	if l == nil || l.limiter == nil {
+		return Settlement{}, errNoLease
+	}
+	l.release()
+	if l.finished.Load() {
+		return Settlement{}, nil
+	}
+	done, err := l.limiter.Finish(ctx, l.request, actual)
+	if err == nil {
+		l.finished.Store(true)
+	}
+	return done, err
 }
 
 // Renew starts the full lease time again, or returns [ErrLeaseLost]. It consumes nothing
@@ -216,20 +274,25 @@ func (l *Lease) Renew(ctx context.Context) error {
 	if l == nil || l.limiter == nil {
 		return errNoLease
 	}
+	if l.finished.Load() {
+		return errLeaseLost
+	}
 	start := time.Now()
 	res, err := l.do(ctx, Renew)
 	switch {
 	case err != nil:
 		return err
 	case !res.Allowed:
-		return fail(ErrLeaseLost, "the lease is lost: it was released or has expired: acquire another")
+		return errLeaseLost
 	}
 	l.extend(start)
 	return nil
 }
 
+var errLeaseLost = fail(ErrLeaseLost, "the lease is lost: it was released or has expired: acquire another")
+
 // KeepAlive renews the lease whenever a third of the lease time has passed, until ctx
-// ends or Release is called. Start it in a goroutine.
+// ends, or Release or Finish is called. Start it in a goroutine.
 //
 // A renewal that fails, or takes too long, is retried until the lease expires by this
 // process's clock. If the lease is lost, KeepAlive calls lost, unless it is nil, with an

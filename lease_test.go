@@ -28,11 +28,11 @@ func TestLease(t *testing.T) {
 	c := weirtest.NewClock()
 	l := weirtest.NewPolicy(t, weirtest.NewStore(c), weirtest.Rules(weir.Rule{Name: "jobs", Algorithm: oneJob}, weir.Rule{Name: "rate", Algorithm: weirtest.PerSecond}))
 	ctx := t.Context()
-	first, err := l.TryAcquire(ctx, "u")
+	first, err := l.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")})
 	if err != nil || !first.Allowed || first.Granted != 1 || first.ID() == "" {
 		t.Fatalf("got %+v, %v", first, err)
 	}
-	_, err = l.TryAcquire(ctx, "u")
+	_, err = l.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")})
 	var denied *weir.DeniedError
 	if !errors.As(err, &denied) || !errors.Is(err, weir.ErrDenied) || denied.Result.Rule != "jobs" || denied.Result.RetryAfter != time.Minute {
 		t.Errorf("a second lease: %v, want it denied by jobs for 1m", err)
@@ -50,7 +50,7 @@ func TestLease(t *testing.T) {
 		t.Errorf("after Renew: %+v, want it held", res)
 	}
 	c.Advance(time.Second)
-	second, err := l.TryAcquire(ctx, "u")
+	second, err := l.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")})
 	if err != nil || second.ID() == first.ID() {
 		t.Fatalf("after the lease: got %+v, %v", second, err)
 	}
@@ -112,7 +112,7 @@ func TestAcquireWaits(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				st := &recorder{Store: memory.New(nil)}
 				l := weirtest.New(t, st, oneJob)
-				first, err := l.TryAcquire(t.Context(), "u")
+				first, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -122,7 +122,7 @@ func TestAcquireWaits(t *testing.T) {
 					time.AfterFunc(after, func() { _, _ = first.Release(t.Context()) })
 				}
 				start := time.Now()
-				second, err := l.Acquire(t.Context(), "u")
+				second, err := l.Acquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
 				if err != nil || !second.Allowed {
 					t.Fatalf("got %+v, %v", second, err)
 				}
@@ -143,14 +143,14 @@ func TestAcquireFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := weirtest.New(t, memory.New(nil), oneJob)
-		first, err := l.TryAcquire(t.Context(), "u")
+		first, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		start := time.Now()
-		second, err := l.Acquire(ctx, "u")
+		second, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")})
 		if second != nil || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, weir.ErrDenied) {
 			t.Errorf("got %+v, %v, want both errors", second, err)
 		}
@@ -158,7 +158,7 @@ func TestAcquireFails(t *testing.T) {
 		if took := time.Since(start); took != 3*time.Second {
 			t.Errorf("it took %v, want 3s", took)
 		}
-		if second, err := l.Acquire(ctx, "u"); second != nil || !errors.Is(err, context.DeadlineExceeded) {
+		if second, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")}); second != nil || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("after the deadline: got %+v, %v", second, err)
 		}
 		if _, err := first.Release(t.Context()); err != nil {
@@ -167,7 +167,7 @@ func TestAcquireFails(t *testing.T) {
 
 		start = time.Now()
 		deny := weirtest.Wrap(t, l, weirtest.Around(func(weir.Decider) denier { return denier{} }))
-		if lease, err := deny.Acquire(t.Context(), "u"); lease != nil || !errors.Is(err, weir.ErrDenied) {
+		if lease, err := deny.Acquire(t.Context(), weir.Request{Key: weir.KeyOf("u")}); lease != nil || !errors.Is(err, weir.ErrDenied) {
 			t.Errorf("what can never pass: got %+v, %v, want ErrDenied", lease, err)
 		}
 		if took := time.Since(start); took != 0 {
@@ -192,7 +192,7 @@ func TestAcquirePauses(t *testing.T) {
 		l := weirtest.Wrap(t, weirtest.New(t, memory.New(nil), oneJob), weirtest.Around(func(weir.Decider) blocked { return blocked{&calls} }))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if lease, err := l.Acquire(ctx, "u"); lease != nil || !errors.Is(err, weir.ErrDenied) || calls > 10 {
+		if lease, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")}); lease != nil || !errors.Is(err, weir.ErrDenied) || calls > 10 {
 			t.Errorf("got %+v, %v after %d attempts, want at most 10", lease, err, calls)
 		}
 	})
@@ -211,8 +211,8 @@ func (b blocked) Decide(context.Context, weir.Request, []weir.Result) (weir.Resu
 func TestAcquirePastDeadline(t *testing.T) {
 	t.Parallel()
 	for name, acquire := range map[string]func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error){
-		"Acquire":    func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error) { return l.Acquire(ctx, "u") },
-		"TryAcquire": func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error) { return l.TryAcquire(ctx, "u") },
+		"Acquire":    func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error) { return l.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")}) },
+		"TryAcquire": func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error) { return l.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")}) },
 	} {
 		mem := memory.New(nil)
 		st := &weirtest.Hooked{Store: mem, Lose: fmt.Errorf("store: %w", context.DeadlineExceeded)}
@@ -238,7 +238,7 @@ func TestAcquireDeniedEarly(t *testing.T) {
 	t.Parallel()
 	st := &weirtest.Hooked{Store: memory.New(nil)}
 	l := weirtest.New(t, st, oneJob)
-	if _, err := l.TryAcquire(t.Context(), "u"); err != nil {
+	if _, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")}); err != nil {
 		t.Fatal(err)
 	}
 	calls := 0
@@ -248,11 +248,11 @@ func TestAcquireDeniedEarly(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := l.Acquire(overdue{t.Context()}, "u"); !errors.Is(err, weir.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := l.Acquire(overdue{t.Context()}, weir.Request{Key: weir.KeyOf("u")}); !errors.Is(err, weir.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want ErrDenied and the deadline", err)
 	}
 	calls = 0
-	if _, err := l.Acquire(t.Context(), "u"); errors.Is(err, weir.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := l.Acquire(t.Context(), weir.Request{Key: weir.KeyOf("u")}); errors.Is(err, weir.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without a deadline: got %v, want the error of the store", err)
 	}
 }
@@ -282,7 +282,7 @@ func TestAcquireDegradedOnce(t *testing.T) {
 		l := weirtest.Wrap(t, plain, outage.New(&outage.Options{Budget: time.Hour, Failures: 1000}).Wrap)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if lease, err := l.Acquire(ctx, "u"); lease != nil || !errors.Is(err, weir.ErrDenied) || calls < 3 {
+		if lease, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")}); lease != nil || !errors.Is(err, weir.ErrDenied) || calls < 3 {
 			t.Errorf("got %+v, %v after %d calls, want ErrDenied", lease, err, calls)
 		}
 		if res := weirtest.Left(t, weirtest.Only(t, plain, "jobs"), "u"); res.Remaining != 1 {
@@ -298,7 +298,7 @@ func TestKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &recorder{Store: memory.New(nil)}
 		l := weirtest.New(t, st, oneJob)
-		lease, err := l.TryAcquire(t.Context(), "u")
+		lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -327,7 +327,7 @@ func TestKeepAliveShadow(t *testing.T) {
 		l := weirtest.NewPolicy(t, st, weirtest.Rules(weir.Rule{Name: "jobs", Algorithm: oneJob}, next(time.Hour)))
 		l = weirtest.With(t, l, next(600*time.Millisecond)) // a plan's
 		shadow := weirtest.Only(t, l, "next")
-		lease, err := l.TryAcquire(t.Context(), "u")
+		lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -358,7 +358,7 @@ func TestKeepAliveShadowSlow(t *testing.T) {
 			weir.Rule{Name: "jobs", Algorithm: oneJob},
 			weir.Rule{Name: "next", Algorithm: algorithm.Concurrency{Limit: 2, Lease: 600 * time.Millisecond}, Shadow: true},
 		))
-		lease, err := l.TryAcquire(t.Context(), "u")
+		lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -381,7 +381,7 @@ func TestKeepAliveLate(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			st := &weirtest.Hooked{Store: memory.New(nil)}
 			l := weirtest.New(t, st, oneJob)
-			lease, err := l.TryAcquire(t.Context(), "u")
+			lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -412,7 +412,7 @@ func TestKeepAliveBeside(t *testing.T) {
 			}
 			return nil
 		}
-		lease, err := weirtest.New(t, st, algorithm.Concurrency{Limit: 1, Lease: 1200 * time.Millisecond}).TryAcquire(t.Context(), "u")
+		lease, err := weirtest.New(t, st, algorithm.Concurrency{Limit: 1, Lease: 1200 * time.Millisecond}).TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -432,7 +432,7 @@ func TestKeepAliveEndsWithRelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := weirtest.New(t, memory.New(nil), oneJob)
-		lease, err := l.TryAcquire(t.Context(), "u")
+		lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -487,7 +487,7 @@ func TestKeepAliveLost(t *testing.T) {
 					}
 				}}
 				l := weirtest.New(t, st, oneJob)
-				lease, err := l.TryAcquire(t.Context(), "u")
+				lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -156,7 +156,7 @@ func TestMisuse(t *testing.T) {
 		{"a refund without key", func() error { _, err := one.Refund(ctx, weir.Request{ID: "x"}); return err }, weir.ErrInvalidKey, "segments"},
 		{"a refund of metadata", func() error { _, err := kept.Refund(ctx, weir.Request{Key: u, ID: "x"}); return err }, weir.ErrUnsupported, "metadatawindow"},
 		{"an ID for metadata", decide(kept, weir.Request{ID: "x"}), weir.ErrUnsupported, "Request.ID"},
-		{"a refund of leases", func() error { _, err := leases.Refund(ctx, weir.Request{Key: u, ID: "x"}); return err }, weir.ErrUnsupported, "Release"},
+		{"a refund of leases", func() error { _, err := leases.Refund(ctx, weir.Request{Key: u, ID: "x"}); return err }, weir.ErrUnsupported, "Options.Settles"},
 		{"metadata that no rule keeps", decide(one, weir.Request{Metadata: "x"}), weir.ErrUnsupported, "algorithm.MetadataWindow"},
 		{"long metadata", decide(kept, weir.Request{Metadata: strings.Repeat("x", algorithm.MaxMetadata+1)}), weir.ErrInvalidMetadata, fmt.Sprint(algorithm.MaxMetadata)},
 		{"entries that no rule keeps", func() error { _, err := one.Entries(ctx, "u"); return err }, weir.ErrUnsupported, "algorithm.MetadataWindow"},
@@ -168,9 +168,9 @@ func TestMisuse(t *testing.T) {
 		{"to release what is no lease", decide(one, weir.Request{Op: weir.Release, ID: "x"}), weir.ErrUnsupported, "Release: no rule holds leases"},
 		{"to renew no lease", decide(leases, weir.Request{Op: weir.Renew}), weir.ErrInvalidLease, "empty"},
 		{"to release a long lease", decide(leases, weir.Request{Op: weir.Release, ID: strings.Repeat("x", 129)}), weir.ErrInvalidLease, "129 bytes"},
-		{"to acquire what is no lease", func() error { _, err := one.TryAcquire(ctx, "u"); return err }, weir.ErrUnsupported, "algorithm.Concurrency"},
-		{"to wait for what is no lease", func() error { _, err := one.Acquire(ctx, "u"); return err }, weir.ErrUnsupported, "algorithm.Concurrency"},
-		{"to acquire without key", func() error { _, err := leases.TryAcquire(ctx); return err }, weir.ErrInvalidKey, "0 segments"},
+		{"to acquire what is no lease", func() error { _, err := one.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")}); return err }, weir.ErrUnsupported, "algorithm.Concurrency"},
+		{"to wait for what is no lease", func() error { _, err := one.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")}); return err }, weir.ErrUnsupported, "algorithm.Concurrency"},
+		{"to acquire without key", func() error { _, err := leases.TryAcquire(ctx, weir.Request{}); return err }, weir.ErrInvalidKey, "0 segments"},
 		{"to reserve a peek", func() error {
 			_, err := one.Reserve(ctx, weir.Request{Key: u, Op: weir.Peek, MaxWait: time.Second})
 			return err

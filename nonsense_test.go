@@ -175,8 +175,8 @@ func TestStoreErrors(t *testing.T) {
 				"peeks":      func() (any, any, error) { return many(weir.Peek) },
 				"a batch":    func() (any, any, error) { return many(weir.Consume) },
 				"Wait":       func() (any, any, error) { r, err := l.Wait(ctx, "u"); return r, weir.Result{}, err },
-				"TryAcquire": func() (any, any, error) { r, err := jobs.TryAcquire(ctx, "u"); return r, (*weir.Lease)(nil), err },
-				"Acquire":    func() (any, any, error) { r, err := jobs.Acquire(ctx, "u"); return r, (*weir.Lease)(nil), err },
+				"TryAcquire": func() (any, any, error) { r, err := jobs.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")}); return r, (*weir.Lease)(nil), err },
+				"Acquire":    func() (any, any, error) { r, err := jobs.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")}); return r, (*weir.Lease)(nil), err },
 				"with a lease": func() (any, any, error) {
 					r, err := jobs.Decide(ctx, weir.Request{Key: u, ID: "x"}, nil)
 					return r, weir.Result{}, err

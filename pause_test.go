@@ -100,7 +100,7 @@ func TestPauseIgnored(t *testing.T) {
 	}
 
 	l = weirtest.NewPolicy(t, st, weir.Policy{Name: "jobs", Rules: []weir.Rule{pauseRule, {Name: "jobs", Algorithm: oneJob}}})
-	lease, err := l.TryAcquire(t.Context(), "u")
+	lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestPauseIgnored(t *testing.T) {
 	if held, err := lease.Release(t.Context()); !held || err != nil {
 		t.Errorf("Release: %v, %v", held, err)
 	}
-	if _, err := l.TryAcquire(t.Context(), "u"); !errors.Is(err, weir.ErrDenied) || !strings.Contains(err.Error(), `rule "pause", which pauses the key: retry after 1h0m0s`) {
+	if _, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")}); !errors.Is(err, weir.ErrDenied) || !strings.Contains(err.Error(), `rule "pause", which pauses the key: retry after 1h0m0s`) {
 		t.Errorf("TryAcquire: %v, want it denied", err)
 	}
 }

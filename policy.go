@@ -78,6 +78,10 @@ type Options struct {
 	// limit, so that decisions can be settled in full. Otherwise the error is
 	// [ErrUnsupported]. In rules with a Unit, a decision can then be settled, and is found
 	// by a repeat, for at least 10 minutes.
+	//
+	// Beside an algorithm.Concurrency, which then needs a Cost of 1, it lets decisions
+	// with a lease be settled, refunded and finished, also for at least 10 minutes or the
+	// lease time: see [Limiter.TryAcquire]. So use it in all processes or in none.
 	Settles bool
 }
 

@@ -80,6 +80,8 @@ func (b *bound) checkOp(q *query, r *Request) (err error) {
 	case Settle:
 		q.Verb = script.Settle
 		q.Call.Cost, err = b.checkSettle(q, r)
+	case Finish:
+		err = b.checkFinish(q, r)
 	case Renew:
 		q.Verb, q.group, q.Call.Text, err = script.Renew, b.leases, r.ID, b.checkLease(r)
 	case Release:
@@ -112,7 +114,7 @@ func (b *bound) pack(s *scratch, q *query, r *Request, borrow bool) {
 
 // checkDecision checks a request that consumes or peeks.
 func (b *bound) checkDecision(q *query, r *Request) error {
-	leases := b.leases != nil
+	leases, bills := b.leases != nil, b.all.program.Bills()
 	noDebt, noWait, noRefund, noPart := b.can.without(debts), b.can.without(reserves), b.can.without(refunds), b.can.without(divides)
 	switch {
 	case r.MaxWait < 0:
@@ -131,7 +133,7 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 		return fail(ErrUnsupported, "Request.Metadata has %d bytes: it must be empty, because no rule is an algorithm.MetadataWindow", len(r.Metadata))
 	case len(r.Metadata) > algorithm.MaxMetadata:
 		return fail(ErrInvalidMetadata, "Request.Metadata has %d bytes: it must have at most %d", len(r.Metadata), algorithm.MaxMetadata)
-	case leases && r.ID == "" && r.Op != Peek:
+	case leases && r.ID == "" && r.Op != Peek && r.Op != Force:
 		return fail(ErrInvalidLease, "Request.ID is empty: it must name the lease: call TryAcquire or Acquire, or set an ID")
 	case leases && len(r.ID) > algorithm.MaxLease:
 		return errLongLease(r)
@@ -157,7 +159,7 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 	if leases {
 		q.Call.Text = r.ID
 	}
-	switch marks := r.ID != "" && !leases; {
+	switch marks := r.ID != "" && (!leases || bills); {
 	case r.Op == Peek:
 		q.Verb = script.Peek
 	case r.Op == TakeUpTo && marks:
@@ -211,10 +213,12 @@ func (r *rule) capCost(op Op, cost, debt int64) (int64, error) {
 func (b *bound) checkRefund(r *Request) error {
 	noRefund := b.can.without(refunds)
 	switch {
-	case b.leases != nil && r.Op == Refund:
-		return fail(ErrUnsupported, "Refund: a rule holds leases: release the lease with Release; to refund the other rules, put them in another limiter")
-	case b.leases != nil:
-		return fail(ErrUnsupported, "Settle: a rule holds leases: to settle the other rules, put them in another limiter")
+	case b.leases != nil && !b.all.program.Bills():
+		why := "set Options.Settles, so that a decision with a lease can be settled and refunded"
+		if b.settles {
+			why = "no other rule can be settled or refunded"
+		}
+		return fail(ErrUnsupported, "%v: a rule holds leases: %s", r.Op, why)
 	case noRefund != nil:
 		return errNoRefund(r.Op, noRefund)
 	case r.ID == "":
@@ -230,12 +234,16 @@ func (b *bound) checkSettle(q *query, r *Request) (int64, error) {
 		return 0, err
 	}
 	switch {
+	case r.Actual.refund && r.Op == Finish:
+		return 0, fail(ErrInvalidCost, "Finish: Request.Actual has a refund and amounts: set it to ActualRefund(), or to the amounts alone")
+	case r.Actual.refund:
+		return 0, fail(ErrInvalidCost, "Settle: Request.Actual is ActualRefund(), which is for a Finish: call Refund")
 	case !ok && !r.Actual.named():
 		return 0, fail(ErrInvalidCost, "Settle: Request.Actual is not set: set it to ActualCost(n), where n is the actual cost, or to ActualCosts if a rule has a Unit")
 	case actual < 0:
-		return 0, fail(ErrInvalidCost, "Settle: the actual cost is %d: it must be 0 or more", actual)
+		return 0, fail(ErrInvalidCost, "%v: the actual cost is %d: it must be 0 or more", r.Op, actual)
 	case ok && !b.can.follows && len(b.space.units) > 0:
-		return 0, fail(ErrUnsupported, "Settle: every rule has a Cost or a Unit: call SettleCosts, with the amount of each unit")
+		return 0, fail(ErrUnsupported, "%v: every rule has a Cost or a Unit: use SettleCosts or ActualCosts, with the amount of each unit", r.Op)
 	}
 	if b.can.any(counts) || r.Actual.named() {
 		if err := b.checkActual(q, r); err != nil {
@@ -248,16 +256,40 @@ func (b *bound) checkSettle(q *query, r *Request) (int64, error) {
 	return b.capCost(Settle, actual)
 }
 
+// checkFinish checks a Finish, and sets the verb of q and what it calls for. Cost and Costs
+// do not count.
+func (b *bound) checkFinish(q *query, r *Request) (err error) {
+	refunds, none := r.Actual == ActualRefund(), r.Actual == Actual{}
+	if none && b.leases != nil && !b.all.program.Bills() {
+		q.Verb, q.group = script.Release, b.leases
+	} else if q.Verb = script.Finish; refunds {
+		q.Verb, q.Call.Cost, err = script.FinishRefund, 0, b.checkRefund(r)
+	} else if none {
+		q.Call.Cost, err = script.Unnamed, b.checkRefund(r)
+	} else {
+		q.Call.Cost, err = b.checkSettle(q, r)
+	}
+	if b.leases != nil {
+		if q.Call.Text = r.ID; err == nil {
+			err = b.checkLease(r)
+		}
+	}
+	if err == nil && (refunds || none) {
+		_, err = b.setAmounts(q, "Request.Actual", &Costs{}, script.Unnamed)
+	}
+	return err
+}
+
 // canSettle checks whether the rules can be settled.
 func (b *bound) canSettle(r *Request) error {
 	if err := b.checkRefund(r); err != nil {
 		return err
 	}
 	if !b.can.follows && len(b.space.units) == 0 {
-		return fail(ErrUnsupported, "Settle: every rule has a Cost: at least one rule must have none")
+		return fail(ErrUnsupported, "%v: every rule has a Cost: at least one rule must have none", r.Op)
 	}
 	if noDebt := b.can.without(debts); noDebt != nil {
-		return errNoDebt("Settle", noDebt)
+		return errNoDebt(r.Op.String(), noDebt)
 	}
 	return nil
 }
@@ -287,7 +319,7 @@ func errLongLease(r *Request) error {
 }
 
 func errNoRefund(op Op, r *rule) error {
-	if op == Refund || op == Settle {
+	if op == Refund || op == Settle || op == Finish {
 		return unsupported(op.String(), r, "whose tokens cannot be refunded: use another algorithm")
 	}
 	return unsupported("Request.ID", r, "whose tokens cannot be refunded: leave the ID empty")
@@ -303,8 +335,8 @@ func unsupported(what string, r *rule, why string) error {
 	return fail(ErrUnsupported, "%s: rule %q is a %s, %s", what, r.name, r.kind().Name, why)
 }
 
-// settleTime is how long a decision can be settled, at least, in rules that count a unit:
-// see [Options].Settles.
+// settleTime is how long a decision can be settled, at least, in rules that count a unit
+// or stand beside a lease: see [Options].Settles.
 const settleTime = 10 * time.Minute
 
 // setKeys sets s.keys to the keys of q's rules. If q has markers, their keys follow.
@@ -364,7 +396,7 @@ func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 		now = time.Now().UnixMicro()
 	}
 	gen := binary.BigEndian.Uint64(sum[:]) ^ binary.BigEndian.Uint64(b.limits[:]) ^ b.space.calls.Add(1)*hashFactor
-	if q.Verb == script.Settle {
+	if q.Verb.Settles() {
 		costs := uint64(q.Call.Cost) + 1
 		for i := range b.space.units {
 			if q.Call.Amounts != nil {

@@ -2,11 +2,15 @@ package weir
 
 import "context"
 
-// A Settlement says what a [Limiter.Settle] or a [Limiter.Refund] did.
+// A Settlement says what a [Limiter.Settle], a [Limiter.Refund] or a [Limiter.Finish] did.
 type Settlement struct {
 	// Found is true if the decision was found. Otherwise it was denied or refunded, or no
 	// token was left to refund, and nothing has changed.
 	Found bool
+
+	// Held is true if a Finish ended a lease, or found the decision of a limiter without
+	// leases.
+	Held bool
 
 	// Cost is what the decision costs now, in tokens of each rule without a Cost or a
 	// Unit. After a Settle it is the actual cost, unless a rule is too deep in debt or none
@@ -72,6 +76,26 @@ func (l *Limiter) Settle(ctx context.Context, r Request, actual int64) (Settleme
 func (l *Limiter) SettleCosts(ctx context.Context, r Request, actual Costs) (Settlement, error) {
 	r.Op, r.Actual = Settle, r.Actual.With(actual)
 	return l.settlement(ctx, r)
+}
+
+// Finish ends the work with the Key and the ID of r, in one call. If actual has amounts, it
+// settles the decision as [Limiter.Settle] and [Limiter.SettleCosts] do; a cost or a unit
+// that actual does not name keeps what it was. If actual is [ActualRefund], it refunds the
+// decision as [Limiter.Refund] does, whatever Cost and Costs are. With the zero Actual, it
+// changes no cost. Then it releases the lease, even if the decision was not found or a rule
+// keeps its tokens. A pause does not matter.
+//
+// The ID stays, unless the decision is refunded, so a repeat is free: see
+// [Limiter.TryAcquire]. Finish can be retried after an error, as long as nobody else can
+// have begun work under the ID. If it is the first, and does not find the decision, consume
+// with [Force] what the work cost above the estimate; after a retry, do not.
+//
+// In a limiter without leases, Finish only settles or refunds. In one with leases and
+// without [Options].Settles, it is a [Release], and amounts are an [ErrUnsupported].
+func (l *Limiter) Finish(ctx context.Context, r Request, actual Actual) (Settlement, error) {
+	r.Op, r.Actual = Finish, actual
+	res, err := l.Decide(ctx, r, nil)
+	return Settlement{Found: res.Replayed, Held: res.Allowed, Cost: res.Granted, Kept: res.Rule}, err
 }
 
 // settlement makes a Refund or a Settle.

@@ -25,6 +25,7 @@ const (
 	Settle             // make Actual the cost of the decision named ID
 	Renew              // renew the lease named ID; denied if it is not held
 	Release            // release the lease named ID
+	Finish             // settle or refund the decision named ID by Actual, and release its lease
 	Pause              // close the key for the time For, under the name ID
 	Resume             // end the pause named ID
 	Reset              // clear the rules identified by the full key
@@ -32,7 +33,7 @@ const (
 
 // String returns the name of op.
 func (op Op) String() string {
-	names := [...]string{"Consume", "Peek", "TakeUpTo", "Force", "Refund", "Settle", "Renew", "Release", "Pause", "Resume", "Reset"}
+	names := [...]string{"Consume", "Peek", "TakeUpTo", "Force", "Refund", "Settle", "Renew", "Release", "Finish", "Pause", "Resume", "Reset"}
 	if int(op) < len(names) {
 		return names[op]
 	}
@@ -80,12 +81,14 @@ type Request struct {
 	// The store keeps one more key for each rule. ID must be empty if a rule cannot
 	// refund.
 	//
-	// With an algorithm.Concurrency, ID names the lease. Every op except Peek and Reset
-	// needs one, and a repeat consumes tokens from the other rules again. In a Pause or a
-	// Resume, it names the pause.
+	// With an algorithm.Concurrency, ID names the lease, and every op except Peek and Reset
+	// needs one. With [Options].Settles, it names a piece of work, with its lease and its
+	// bill: see [Limiter.Acquire]. A repeat then also takes a lease, or is denied. Without
+	// the option, a repeat consumes tokens from the other rules again. In a Pause or a
+	// Resume, ID names the pause.
 	ID string
 
-	// Actual is the cost that a Settle gives to the decision.
+	// Actual is the cost that a Settle or a Finish gives to the decision.
 	Actual Actual
 
 	// Metadata is text that an algorithm.MetadataWindow stores: see [Limiter.Entries].
@@ -99,11 +102,13 @@ func (r *Request) plain() bool {
 }
 
 // An Actual is what a decision costs, which is known after the work. Make one with
-// [ActualCost], even for 0, or with [ActualCosts]: the zero Actual is an error.
+// [ActualCost], even for 0, with [ActualCosts] or with [ActualRefund]. The zero Actual is
+// an error in a Settle. In a Finish, it means that the decision costs what it did.
 type Actual struct {
-	cost  int64
-	given bool
-	costs unique.Handle[Costs] // so that a Request stays small
+	cost   int64
+	given  bool
+	refund bool
+	costs  unique.Handle[Costs] // so that a Request stays small
 }
 
 // ActualCost returns an [Actual] of n tokens, for rules without a Cost or a Unit.
@@ -112,6 +117,10 @@ func ActualCost(n int64) Actual { return Actual{cost: n, given: true} }
 // ActualCosts returns an [Actual] of amounts by unit, for rules with a Unit. A unit that
 // costs does not name keeps its amount.
 func ActualCosts(costs Costs) Actual { return Actual{}.With(costs) }
+
+// ActualRefund returns an [Actual] for a [Finish] that refunds the decision, as if the work
+// had never been asked for: see [Limiter.Refund].
+func ActualRefund() Actual { return Actual{refund: true} }
 
 // With returns a with the amounts of costs, in place of those that it has.
 func (a Actual) With(costs Costs) Actual {
@@ -150,8 +159,8 @@ const (
 // and otherwise the one with the fewest tokens remaining.
 //
 // A Refund, Settle, Release, Reset, Pause or Resume sets only Allowed, which is false if
-// there was nothing to do. A Refund or Settle also sets Granted and Rule, to Cost and
-// Kept of the [Settlement].
+// there was nothing to do. A Refund, Settle or Finish also sets Granted and Rule, to Cost
+// and Kept of the [Settlement]. In a Finish, Allowed is Held, and Replayed is Found.
 type Result struct {
 	Allowed bool // the caller may go ahead, after Delay
 

@@ -27,7 +27,7 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 	case Reset:
 		res.Allowed = true
 		return nil
-	case Refund, Settle, Release, Pause, Resume:
+	case Refund, Settle, Finish, Release, Pause, Resume:
 		if o.TooLittle {
 			what := ""
 			if b.can.any(counts) {
@@ -35,14 +35,16 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 			}
 			return fail(ErrInvalidCost, "Refund: Request.Cost is %d: the decision asked for more of it%s: pass the decision's request, to refund all of it; to refund a part, use Settle", q.Call.Cost, what)
 		}
-		res.Allowed, res.Granted = o.Allowed, o.Granted
+		if res.Allowed, res.Granted = o.Allowed, o.Granted; q.Verb.Finishes() {
+			res.Allowed, res.Replayed = o.Freed || o.Allowed && b.leases == nil, o.Allowed
+		}
 		if !b.can.follows && b.can.any(counts) { // the markers of rules with a Cost have one
 			res.Granted = 0
 		}
 		if o.Kept > 0 {
 			res.Rule = q.group.rules[bits.TrailingZeros64(uint64(o.Kept))].name
 		}
-		if len(each) > 0 && len(b.space.units) > 0 && (q.op == Refund || q.op == Settle) {
+		if len(each) > 0 && len(b.space.units) > 0 && q.Verb.Adjusts() {
 			for i := range b.rules {
 				n, ok := o.Cost(i)
 				each[i] = Result{Allowed: ok, Granted: n, Rule: b.rules[i].name, Type: b.rules[i].limit.Kind.Type()}

@@ -115,8 +115,8 @@ const (
 )
 
 // featuresOf returns the features of a rule. marked is true if its decisions have
-// markers.
-func featuresOf(r *rule, marked bool) (f feature) {
+// markers, and bills if those beside a lease have.
+func featuresOf(r *rule, marked, bills bool) (f feature) {
 	set := func(has bool, one feature) {
 		if has {
 			f |= one
@@ -131,6 +131,7 @@ func featuresOf(r *rule, marked bool) (f feature) {
 			return pauses | reserves | refunds | debts | divides
 		}
 		set(k.Leases, leases)
+		set(k.Leases && bills, refunds|debts) // neither a Refund nor a Force touches it
 		set(k.Entries, entries)
 	}
 	set(marked, refunds)

@@ -190,7 +190,7 @@ func TestSettles(t *testing.T) {
 		{weir.Rule{Algorithm: window, Cost: 1}, "Settle: every rule has a Cost"},
 		{weir.Rule{Algorithm: debtless{window}}, "is a fixedwindow, which cannot be in debt: use another algorithm"},
 		{weir.Rule{Algorithm: algorithm.MetadataWindow{Limit: 5, Window: time.Hour}}, "is a metadatawindow, whose tokens cannot be refunded"},
-		{weir.Rule{Algorithm: algorithm.Concurrency{Limit: 5, Lease: time.Hour}}, "Settle: a rule holds leases"},
+		{weir.Rule{Algorithm: algorithm.Concurrency{Limit: 5, Lease: time.Hour}, Cost: 1}, "Settle: a rule holds leases: no other rule can be settled"},
 		{weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.Every(algorithm.MaxSpan), Burst: 1}}, "which cannot be in debt with the limit 1 in 1250999h53m47.370496s: lower the limit, shorten its time"},
 		{weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerDay(1), Burst: 1000}}, "which has the limit 1000 in 24000h0m0s and can be in debt by 51124: Options.Settles needs 100 times the limit"},
 		{weir.Rule{Algorithm: weirtest.Windowless(algorithm.GCRA{Rate: algorithm.PerDay(1), Burst: 1000}, 0)}, "which has the limit 1000 and can be in debt by 51124: Options.Settles needs 100 times the limit: lower the limit, or use another algorithm"},

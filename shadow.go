@@ -78,19 +78,27 @@ func (a *batch) add(b *bound, request int, r *Request, each int) error {
 	for _, shadow := range b.shadows {
 		own := *r
 		own.Metadata = ""
-		if r.Op == Settle && shadow.can.any(counts) {
+		if shadow.can.any(counts) {
 			own.Actual.given, own.Actual.cost = false, 0
 		}
+		if bills := b.all.program.Bills(); r.Op == Finish && (shadow.leases != nil || b.leases != nil && !bills) {
+			own.Op, own.Actual = Release, Actual{}
+		} else if r.Op == Finish && r.Actual.refund {
+			own.Op, own.Actual = Refund, Actual{}
+		} else if r.Op == Finish {
+			own.Op = Settle
+		}
 		switch {
-		case r.Op == Refund:
+		case own.Op == Refund && shadow.leases == nil:
 			own.Cost = 0 // a TakeUpTo of the shadow rule may have consumed more
-		case (r.Op == Renew || r.Op == Release) && shadow.leases == nil, r.Op == Reset && shadow.resets == nil,
+		case (own.Op == Renew || own.Op == Release) && shadow.leases == nil, r.Op == Reset && shadow.resets == nil,
 			r.Op == Pause || r.Op == Resume,
-			r.Op == Settle && !shadow.settled(r): // beside other rules, it would keep its Cost
+			(own.Op == Refund || own.Op == Settle || own.Op == Force) && shadow.leases != nil,
+			own.Op == Settle && !shadow.settled(&own): // beside other rules, it would keep its Cost
 			continue
 		case r.Op == TakeUpTo && !shadow.can.follows: // beside other rules, it would consume its Cost
 			own.Op, own.Cost = Consume, 0
-		case b.leases != nil && shadow.leases == nil:
+		case b.leases != nil && shadow.leases == nil && !b.all.program.Bills():
 			own.ID = "" // it names a lease
 		}
 		if err := a.ask(shadow, request, &own, 0); err != nil {

@@ -58,8 +58,8 @@ func TestTrapZeroValuesReturnErrors(t *testing.T) {
 			"Entries":    func() error { _, err := l.Entries(ctx, "u"); return err },
 			"Wait":       func() error { _, err := l.Wait(ctx, "u"); return err },
 			"Reserve":    func() error { _, err := l.Reserve(ctx, weir.Request{Key: u, MaxWait: 1}); return err },
-			"Acquire":    func() error { _, err := l.Acquire(ctx, "u"); return err },
-			"TryAcquire": func() error { _, err := l.TryAcquire(ctx, "u"); return err },
+			"Acquire":    func() error { _, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")}); return err },
+			"TryAcquire": func() error { _, err := l.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")}); return err },
 			"With":       func() error { _, err := l.With(); return err },
 			"Only":       func() error { _, err := l.Only(""); return err },
 			"Wrap":       func() error { _, err := l.Wrap(weirtest.Pass); return err },
@@ -138,11 +138,11 @@ func TestTrapLeasesAreHandles(t *testing.T) {
 	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), oneJob)
 	_, err := l.Allow(t.Context(), "u")
 	wantError(t, err, weir.ErrInvalidLease, "call TryAcquire or Acquire")
-	lease, err := l.TryAcquire(t.Context(), "u")
+	lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if other, err := l.TryAcquire(t.Context(), "u"); other != nil || !errors.Is(err, weir.ErrDenied) {
+	if other, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")}); other != nil || !errors.Is(err, weir.ErrDenied) {
 		t.Errorf("got %+v, %v, want ErrDenied", other, err)
 	}
 	if held, err := lease.Release(t.Context()); !held || err != nil {

@@ -194,7 +194,7 @@ func TestTrapPlansWorkWithEveryVerb(t *testing.T) {
 	free := weirtest.NewPolicy(t, st, weirtest.Rules(weir.Rule{Name: "rate", Algorithm: weirtest.Window(3, time.Minute)}, weir.Rule{Name: "jobs", Algorithm: oneJob, Cost: 1}))
 	pro := weirtest.With(t, free, weir.Rule{Name: "rate", Algorithm: weirtest.Window(5, time.Minute)}, weir.Rule{Name: "jobs", Algorithm: algorithm.Concurrency{Limit: 5, Lease: time.Hour}, Cost: 1})
 	ctx := t.Context()
-	lease, err := pro.TryAcquire(ctx, "u")
+	lease, err := pro.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")})
 	if err != nil {
 		t.Fatal(err)
 	}

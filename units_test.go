@@ -97,7 +97,7 @@ func TestCostsMistakes(t *testing.T) {
 		"no name":    {decide(costs{"": 1, "bytes": 1}), `Request.Costs names a unit "": each unit needs a name`},
 		"TryAcquire": {func() error {
 			leases := units(t, memory.New(nil), weir.Rule{Name: "jobs", Algorithm: algorithm.Concurrency{Limit: 1, Lease: time.Hour}})
-			_, err := leases.TryAcquire(ctx, key...)
+			_, err := leases.TryAcquire(ctx, weir.Request{Key: weir.KeyOf(key...)})
 			return err
 		}, forgot},
 	} {

@@ -100,10 +100,10 @@ func NewPolicy(st store.Store, p Policy, opts *Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := b.checkSettles(); err != nil {
+	if err := b.addShadows(o.Prefix, &p, shadow); err != nil {
 		return nil, err
 	}
-	if err := b.addShadows(o.Prefix, &p, shadow); err != nil {
+	if err := b.checkSettles(); err != nil {
 		return nil, err
 	}
 	return newLimiter(b, nil)

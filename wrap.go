@@ -169,6 +169,9 @@ func (l *Limiter) Digest() (sum [32]byte) {
 	b := l.bound
 	text := append([]byte(b.space.head), b.limits[:]...)
 	text = append(text, byte(b.space.secret), byte(len(b.space.segments)))
+	if b.all.program.Bills() { // Options.Settles decides what a decision with a lease stores
+		text = append(text, "bills"...)
+	}
 	for _, n := range b.space.shared.list {
 		text = append(text, byte(n))
 	}

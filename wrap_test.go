@@ -42,7 +42,7 @@ func TestWrap(t *testing.T) {
 	jobs := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), algorithm.Concurrency{Limit: 1, Lease: time.Minute})
 	jobs = weirtest.Wrap(t, jobs, wrapper("1"), wrapper("2"), wrapper("3"))
 	ctx, u := t.Context(), weir.KeyOf("u")
-	lease, err := jobs.Acquire(ctx, "u")
+	lease, err := jobs.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestWrap(t *testing.T) {
 		}},
 		{"Renew", func() error { return lease.Renew(ctx) }},
 		{"Release", func() error { _, err := lease.Release(ctx); return err }},
-		{"Consume", func() error { _, err := jobs.TryAcquire(ctx, "u"); return err }},
+		{"Consume", func() error { _, err := jobs.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")}); return err }},
 		{"Consume", func() error { _, err := weirtest.Only(t, l, "a").Allow(ctx, "u"); return err }},
 		{"Consume", func() error { _, err := weirtest.With(t, l).Allow(ctx, "u"); return err }},
 	} {

@@ -172,7 +172,8 @@ func FuzzHostileNums(f *testing.F) {
 			mark.N[mark.Len] = z & mask
 			mark.Len++
 		}
-		clear(mark.N[mark.Len:])
+		mark.Len++ // END
+		clear(mark.N[mark.Len-1:])
 		for _, callers := range []int64{0, now} {
 			for _, v := range []script.Verb{script.Consume, script.ConsumeMark, script.UpTo, script.Peek, script.Refund} {
 				b := holding(t, a, n)

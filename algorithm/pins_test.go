@@ -48,10 +48,11 @@ func TestPinnedScripts(t *testing.T) {
 		{"spans of 1 and 3 buckets", 0, []algorithm.Algorithm{buckets(3, 1)}},
 		{"two rules", 0, []algorithm.Algorithm{gcra, window}},
 		{"two rules with costs", 1, []algorithm.Algorithm{gcra, window}},
+		{"a lease with a bill", 1, []algorithm.Algorithm{gcra, window, algorithm.Concurrency{Limit: 1, Lease: time.Second}, algorithm.Pause{}}},
 	} {
 		var rules []compose.Rule
 		for _, a := range tt.limits {
-			rules = append(rules, compose.Rule{Limit: mustLimit(t, a), Cost: tt.cost})
+			rules = append(rules, compose.Rule{Limit: mustLimit(t, a), Cost: tt.cost, Life: tt.cost * time.Hour.Microseconds()})
 		}
 		p, err := compose.New(rules)
 		if err != nil {

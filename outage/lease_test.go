@@ -26,7 +26,7 @@ func TestOutageLeases(t *testing.T) {
 		l := onOutage(t, weirtest.New(t, st, twoLeases), outage.Options{Fallback: outage.Local, Processes: 2})
 		acquire := func() *weir.Lease {
 			t.Helper()
-			lease, err := l.TryAcquire(t.Context(), "ann")
+			lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("ann")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,7 +40,7 @@ func TestOutageLeases(t *testing.T) {
 			t.Errorf("got %+v, %+v", one.Result, two.Result)
 		}
 		var denied *weir.DeniedError
-		_, err := l.TryAcquire(t.Context(), "ann")
+		_, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("ann")})
 		if !errors.As(err, &denied) || denied.Result.RetryAfter != outage.DefaultProbe || !strings.HasPrefix(err.Error(), `weir: denied by rule "concurrency": outage: the store did not decide: `) {
 			t.Errorf("got %v, want it denied for %v", err, outage.DefaultProbe)
 		}
@@ -99,7 +99,7 @@ func TestOutageKeepAlive(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		keep := func() {
-			lease, err := l.TryAcquire(t.Context(), "ann")
+			lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("ann")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,14 +126,14 @@ func TestOutageWaits(t *testing.T) {
 		l := onOutage(t, weirtest.New(t, st, twoLeases), outage.Options{})
 		start := time.Now()
 		time.AfterFunc(30*time.Second, func() { st.Set(weirtest.Up) })
-		lease, err := l.Acquire(t.Context(), "ann")
+		lease, err := l.Acquire(t.Context(), weir.Request{Key: weir.KeyOf("ann")})
 		if took := time.Since(start); err != nil || lease.Degraded != nil || took < 30*time.Second || took > 30*time.Second+outage.DefaultProbe+250*time.Millisecond {
 			t.Errorf("got %v after %v", err, took)
 		}
 		st.Set(weirtest.Down)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if _, err := l.Acquire(ctx, "ann"); !errors.Is(err, weir.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("ann")}); !errors.Is(err, weir.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want both errors", err)
 		}
 

@@ -104,10 +104,10 @@ func TestFloor(t *testing.T) {
 			}
 		}
 		leases := onOutage(t, weirtest.New(t, st, algorithm.Concurrency{Limit: 3, Lease: time.Minute}), outage.Options{Fallback: outage.Local, Processes: 10, Floor: true})
-		if _, err := leases.TryAcquire(t.Context(), "ann"); err != nil {
+		if _, err := leases.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("ann")}); err != nil {
 			t.Errorf("the first lease: %v", err)
 		}
-		if _, err := leases.TryAcquire(t.Context(), "ann"); err == nil {
+		if _, err := leases.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("ann")}); err == nil {
 			t.Error("a second lease was acquired")
 		}
 	})

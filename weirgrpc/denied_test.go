@@ -146,7 +146,7 @@ func TestDenied(t *testing.T) {
 	}
 	held := func(t *testing.T) weir.Decider {
 		lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
-		if _, err := lim.Acquire(t.Context(), "all"); err != nil {
+		if _, err := lim.Acquire(t.Context(), weir.Request{Key: weir.KeyOf("all")}); err != nil {
 			t.Fatal(err)
 		}
 		return lim

@@ -205,7 +205,7 @@ func TestLeaseLost(t *testing.T) {
 			if err := lim.Reset(ctx, "all"); err != nil {
 				t.Error(err)
 			}
-			if _, err := lim.TryAcquire(ctx, "all"); err != nil {
+			if _, err := lim.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("all")}); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(29 * time.Second)
@@ -420,7 +420,7 @@ func acquire(t *testing.T, st store.Store, jobs algorithm.Concurrency) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lim.TryAcquire(t.Context(), "all"); err != nil {
+	if _, err := lim.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("all")}); err != nil {
 		t.Fatal(err)
 	}
 }

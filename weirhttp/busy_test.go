@@ -44,7 +44,7 @@ func TestLeaseRetryAfter(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := lim.Acquire(t.Context(), "all"); err != nil {
+			if _, err := lim.Acquire(t.Context(), weir.Request{Key: weir.KeyOf("all")}); err != nil {
 				t.Fatal(err)
 			}
 			_, _ = lim.Pause(t.Context(), 7*time.Second, "all") // ErrUnsupported without a Pause

@@ -23,7 +23,7 @@ type lease struct {
 
 // acquire acquires a lease.
 func acquire(ctx context.Context, leases *weir.Limiter, key weir.Key, w *sleep.Budget) (*lease, error) {
-	held, err := acquireOrWait(ctx, leases, key.Segments(), w)
+	held, err := acquireOrWait(ctx, leases, weir.Request{Key: key}, w)
 	if err != nil {
 		return nil, err
 	}
@@ -33,11 +33,11 @@ func acquire(ctx context.Context, leases *weir.Limiter, key weir.Key, w *sleep.B
 	return l, nil
 }
 
-func acquireOrWait(ctx context.Context, leases *weir.Limiter, key []string, w *sleep.Budget) (*weir.Lease, error) {
+func acquireOrWait(ctx context.Context, leases *weir.Limiter, r weir.Request, w *sleep.Budget) (*weir.Lease, error) {
 	if w.Endless {
-		return leases.Acquire(ctx, key...)
+		return leases.Acquire(ctx, r)
 	}
-	held, err := leases.TryAcquire(ctx, key...)
+	held, err := leases.TryAcquire(ctx, r)
 	var denied *weir.DeniedError
 	if !errors.As(err, &denied) {
 		return held, err
@@ -47,7 +47,7 @@ func acquireOrWait(ctx context.Context, leases *weir.Limiter, key []string, w *s
 	if short.Err() != nil {
 		return nil, err
 	}
-	held, err = leases.Acquire(short, key...)
+	held, err = leases.Acquire(short, r)
 	again := errors.As(err, &denied)
 	late := ctx.Err() == nil && !time.Now().Before(w.Until)
 	if late && (again || guard.Contextual(err) && !errors.Is(err, store.ErrUnavailable)) {

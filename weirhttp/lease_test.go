@@ -114,7 +114,7 @@ func TestTransportLeaseWait(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Minute})
-				other, err := leases.TryAcquire(t.Context(), "a.test")
+				other, err := leases.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("a.test")})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -211,7 +211,7 @@ func testTransportLeaseHangs(t *testing.T, early bool) {
 				return res, err
 			})
 		})
-		if _, err := leases.TryAcquire(t.Context(), "a.test"); err != nil {
+		if _, err := leases.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("a.test")}); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()

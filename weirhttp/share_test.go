@@ -255,7 +255,7 @@ func TestSharedPauseLease(t *testing.T) {
 				tr.Limiter = nil
 			}
 			tr.Leases = newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
-			held, err := tr.Leases.TryAcquire(t.Context(), "a.test")
+			held, err := tr.Leases.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("a.test")})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -86,7 +86,7 @@ func TestLateGrants(t *testing.T) {
 							kept.Add(1)
 						}
 					case 0:
-						if lease, err := jobs.TryAcquire(ctx, "all"); err == nil {
+						if lease, err := jobs.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("all")}); err == nil {
 							giveBack(t, lease.Release)
 						}
 					case 1:

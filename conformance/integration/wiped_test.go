@@ -82,7 +82,7 @@ func wiped(t *testing.T, st store.Store, wipe, back func()) {
 		consume(name, limit-4, "")
 	}
 	exhausted("before")
-	lease, err := leases.TryAcquire(t.Context(), "ann")
+	lease, err := leases.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("ann")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,14 +106,14 @@ func wiped(t *testing.T, st store.Store, wipe, back func()) {
 	if err := lease.Renew(t.Context()); !errors.Is(err, weir.ErrLeaseLost) {
 		t.Errorf("renew a lease: got %v, want %v", err, weir.ErrLeaseLost)
 	}
-	other, err := leases.TryAcquire(t.Context(), "ann")
+	other, err := leases.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("ann")})
 	if err != nil {
 		t.Errorf("acquire a lease: %v", err)
 	}
 	if held, err := lease.Release(t.Context()); err != nil || held {
 		t.Errorf("release the lost lease: held is %v, %v", held, err)
 	}
-	if _, err := leases.TryAcquire(t.Context(), "ann"); !errors.Is(err, weir.ErrDenied) {
+	if _, err := leases.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("ann")}); !errors.Is(err, weir.ErrDenied) {
 		t.Errorf("the release of a lost lease released another: %v", err)
 	}
 	if res, err := pauses.Allow(t.Context(), "ann"); err != nil || !res.Allowed {

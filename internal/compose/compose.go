@@ -67,7 +67,7 @@ type Rule struct {
 	Limit *contract.Limit
 	Cost  int64 // the tokens that each decision consumes from this limit: see CostOf
 	Unit  int   // if above 0, the index in Call.Amounts plus 1: a decision consumes that amount; if below, a Settle can name units
-	Life  int64 // if Unit is above 0, how long a marker lives, at least, in microseconds
+	Life  int64 // how long a marker lives, at least, in microseconds, if Unit is above 0, or beside a rule that holds leases
 	Share int64 // if above 1, the limit is divided by it, as Limit.Capacity already is: see share.go
 }
 
@@ -106,7 +106,7 @@ type Program struct {
 	maxWait int64
 	debt    int64 // the least MaxDebt of the rules with CostRequest
 	ownDebt int64 // the least MaxDebt of the rules with CostOwn
-	life    int64 // the longest Life of the rules with CostUnit
+	life    int64 // the longest Life of the rules whose markers have an END
 	scripts [script.Entries + 1]atomic.Pointer[store.Script]
 }
 
@@ -140,15 +140,15 @@ func New(rules []Rule) (*Program, error) {
 	if len(rules) < 1 || len(rules) > MaxRules {
 		return nil, fmt.Errorf("%d rules: there must be from 1 to %d", len(rules), MaxRules)
 	}
-	kinds, by, named := make([]contract.Kind, len(rules)), make([]CostBy, len(rules)), false
+	kinds, by, named, bills := make([]contract.Kind, len(rules)), make([]CostBy, len(rules)), false, false
 	for i, r := range rules {
 		if r.Limit == nil || r.Limit.Kind == nil || r.Limit.Kind.Common() == nil {
 			return nil, fmt.Errorf("limit %d is nil, or has no Kind: NewLimit must return a Limit with a Kind", i+1)
 		}
 		kinds[i], by[i] = r.Limit.Kind, CostOf(r.Limit.Kind, r.Cost, r.Unit > 0)
-		named = named || r.Unit != 0
+		named, bills = named || r.Unit != 0, bills || r.Life > 0 && r.Limit.Kind.Type() == contract.LeaseRule
 	}
-	src, err := script.Of(kinds, by, named)
+	src, err := script.Of(kinds, by, named, bills)
 	if err != nil {
 		return nil, err
 	}
@@ -172,14 +172,18 @@ func New(rules []Rule) (*Program, error) {
 		if !pauses {
 			p.maxWait = min(p.maxWait, l.MaxWait)
 		}
+		if costBy == CostUnit || src.Bills {
+			p.life = max(p.life, r.Life)
+		}
 		switch costBy {
 		case CostOwn:
 			p.consts = append(p.consts, store.ConstArg(r.Cost))
-			p.ownDebt = min(p.ownDebt, l.MaxDebt)
+			if !src.Bills || !layout.Leases() { // a Force skips the leases
+				p.ownDebt = min(p.ownDebt, l.MaxDebt)
+			}
 		case CostRequest:
 			p.debt = min(p.debt, l.MaxDebt)
 		case CostUnit:
-			p.life = max(p.life, r.Life)
 			p.rules[i].unitNumber = len(p.units)
 			p.units = append(p.units, unitArg{len(p.consts), r.Unit})
 			p.consts = append(p.consts, store.ConstArg(0))
@@ -207,6 +211,9 @@ func (p *Program) Keys(i int) int { return p.source.Rules[i].Keys() }
 // Marked reports whether rule i has a marker. If [script.Verb].Markers is true, the keys
 // of the markers follow the keys of all rules, in the order of the rules.
 func (p *Program) Marked(i int) bool { return p.source.Rules[i].Marker > 0 }
+
+// Bills reports whether a decision with a lease has markers of the other rules.
+func (p *Program) Bills() bool { return p.source.Bills }
 
 // Pauses reports whether rule i pauses keys.
 func (p *Program) Pauses(i int) bool { return p.rules[i].pauses() }
@@ -241,7 +248,7 @@ func (p *Program) Verbs() []script.Verb {
 	for i := range p.rules {
 		leases = leases && p.source.Rules[i].Type == contract.LeaseRule
 		entries = entries && p.source.Rules[i].Entries()
-		marked = marked && (p.Marked(i) || p.rules[i].pauses())
+		marked = marked && (p.Marked(i) || p.rules[i].pauses() || p.Bills() && p.rules[i].layout.Leases())
 		pauses = pauses && p.rules[i].pauses()
 	}
 	list := []script.Verb{script.Consume, script.UpTo, script.Peek, script.Reset}
@@ -253,7 +260,7 @@ func (p *Program) Verbs() []script.Verb {
 		list = append(list, script.Force)
 	}
 	if marked {
-		list = append(list, script.ConsumeMark, script.UpToMark, script.Refund)
+		list = append(list, script.ConsumeMark, script.UpToMark, script.Refund, script.Finish, script.FinishRefund)
 	}
 	if marked && debt {
 		list = append(list, script.ForceMark, script.Settle)

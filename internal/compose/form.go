@@ -68,9 +68,9 @@ func (p *Program) run(v script.Verb, tx store.Tx, args []store.Arg, reply []stor
 	}
 	o, err := outcome{head: 1}, error(nil)
 	switch v {
-	case script.Refund:
+	case script.Refund, script.FinishRefund:
 		o, err = r.refund(held)
-	case script.Settle:
+	case script.Settle, script.Finish:
 		o, err = r.settle(held)
 	case script.Pause:
 		err = r.pause(held)
@@ -83,12 +83,19 @@ func (p *Program) run(v script.Verb, tx store.Tx, args []store.Arg, reply []stor
 			tx.Del(key)
 		}
 	}
+	freed := int64(0)
+	if v.Finishes() && err == nil {
+		freed, err = r.release(held)
+	}
 	if err != nil {
 		return nil, err
 	}
 	reply = append(reply, store.IntegerValue(o.head), store.IntegerValue(r.now))
 	if v.Adjusts() {
 		reply = append(reply, store.IntegerValue(o.cost), store.IntegerValue(o.kept))
+	}
+	if v.Finishes() {
+		reply = append(reply, store.IntegerValue(freed))
 	}
 	if v.Adjusts() && r.named {
 		for _, cost := range o.costs[:len(held)] {
@@ -147,12 +154,12 @@ func (r *run) step(i int) *step {
 }
 
 // cost returns the tokens that the call asks of q. For UpTo it is 1, the least that must
-// fit. It is also 1 for Settle, which asks for nothing yet.
+// fit. It is also 1 for a verb that Settles, which asks for nothing yet.
 func (r *run) cost(q *rule) int64 {
 	switch {
 	case q.costBy == CostOwn || q.costBy == CostUnit && !r.verb.Adjusts():
 		return r.amount(q)
-	case r.verb.TakesUpTo() || r.verb == script.Settle:
+	case r.verb.TakesUpTo() || r.verb.Settles():
 		return 1
 	}
 	return r.call.Cost
@@ -161,7 +168,7 @@ func (r *run) cost(q *rule) int64 {
 // amount returns the argument that has the Cost of q, or the amount in its unit.
 func (r *run) amount(q *rule) int64 { return r.args[q.arg+len(q.Limit.Args)].Int() }
 
-// life returns how long the marker of a rule that counts a unit lives, at least.
+// life returns how long a marker with an END lives, at least.
 func (r *run) life() int64 { return r.args[r.source.Arg(r.verb, script.ArgLife)].Int() }
 
 // debt returns how many tokens a verb that Debts can consume beyond the limit of q.
@@ -180,10 +187,13 @@ func (r *run) ask(q *rule) contract.Ask {
 	return contract.Ask{Cost: r.cost(q), Wait: r.call.Wait, Text: r.call.Text, Renew: r.verb == script.Renew}
 }
 
-// load reads the state of rule i.
+// load reads the state of rule i. A Refund and a Settle need no leases.
 func (r *run) load(i int, h *held) (err error) {
 	q := &r.rules[i]
-	if h.step = r.step(i); h.step.raw != nil {
+	if h.step = r.step(i); q.layout.Leases() && r.verb.Adjusts() && !r.verb.Finishes() {
+		return nil
+	}
+	if h.step.raw != nil {
 		h.state, err = h.step.raw.Read(r.tx, q.key, r.now, r.ask(q))
 		return err
 	}
@@ -227,7 +237,7 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 	}
 	if r.verb.Marks() {
 		reply = append(reply, store.IntegerValue(0))
-		if reply, done, err := r.replay(reply, head); done || err != nil {
+		if reply, done, err := r.replay(held, reply, head); done || err != nil {
 			return reply, err
 		}
 	}
@@ -266,7 +276,7 @@ func fit(v script.Verb, own bool, cost, room, take int64) int64 {
 // tokens.
 func (r *run) consume(i int, h *held, take int64) error {
 	q, s := &r.rules[i], h.step
-	if q.pauses() {
+	if q.pauses() || q.layout.Leases() && r.verb.Forces() {
 		return nil
 	}
 	n, gen := r.cost(q), int64(0)
@@ -320,10 +330,13 @@ func (r *run) pause(held []held) error {
 	return nil
 }
 
-// release releases the leases of all rules, or ends their pauses. It returns 1 if one was
-// held, otherwise 0.
+// release releases the leases, or ends the pauses. It returns 1 if one was held, otherwise
+// 0.
 func (r *run) release(held []held) (gave int64, err error) {
 	for i := range r.rules {
+		if r.verb.Finishes() && !r.rules[i].layout.Leases() {
+			continue
+		}
 		raw, ok := held[i].step.raw.(contract.StepRefunder)
 		if !ok {
 			return 0, fmt.Errorf("kind %s has no leases and no pauses", r.rules[i].layout.Head.Name)

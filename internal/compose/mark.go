@@ -59,7 +59,7 @@ func spentBy(n *store.Nums, cost int64) int64 {
 }
 
 // readMarks reads the markers. ended has bit i if the decision has ended in rule i, but its
-// marker, of a rule that counts a unit, is there.
+// marker has not: see script.MarkHead.
 func (r *run) readMarks(m *marks) (ended int64, err error) {
 	for i := range r.rules {
 		q, s := &r.rules[i], r.step(i)
@@ -80,22 +80,23 @@ func (r *run) readMarks(m *marks) (ended int64, err error) {
 		if s.raw == nil && (s.kind.Absolute || r.sameFit(i, &n)) {
 			cell = s.meter.Ends(toCell(n.N[script.MarkHead : script.MarkHead+s.cell]))
 		}
-		switch unit := q.costBy == CostUnit; {
-		case s.raw == nil && !unit:
+		if s.raw == nil && ends == 0 {
 			ends = cell
-		case unit && cell <= r.now:
-			ended |= 1 << i
 		}
-		if ends > r.now {
-			m[i] = n
+		if ends <= r.now {
+			continue
+		}
+		if m[i] = n; cell <= r.now {
+			ended |= 1 << i
 		}
 	}
 	return ended, nil
 }
 
 // replay returns the reply to a repeated decision, if a marker is there. The reply has
-// the state of the rules and the code already.
-func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool, err error) {
+// the state of the rules and the code already. Unless a lease is missing or the key is
+// paused, replay takes or renews the leases.
+func (r *run) replay(held []held, reply []store.Value, head int) (_ []store.Value, done bool, err error) {
 	var m marks
 	if _, err := r.readMarks(&m); !m.found() || err != nil {
 		return nil, false, err
@@ -112,9 +113,20 @@ func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool,
 		total = r.call.Cost
 	}
 	reply[head], reply[len(reply)-1] = store.IntegerValue(total), store.IntegerValue(code)
-	if code == script.Replayed {
-		for i := range r.rules {
-			reply = r.appendSpent(i, &m[i], reply)
+	if code != script.Replayed {
+		return reply, true, nil
+	}
+	free := r.source.Bills && !r.verb.Forces()
+	for i := range r.rules {
+		q := &r.rules[i]
+		reply = r.appendSpent(i, &m[i], reply)
+		free = free && (held[i].room >= r.cost(q) || !q.layout.Leases() && !q.pauses())
+	}
+	for i := range r.rules {
+		if free && r.rules[i].layout.Leases() {
+			if err := r.consume(i, &held[i], 1); err != nil {
+				return nil, false, err
+			}
 		}
 	}
 	return reply, true, nil
@@ -189,19 +201,20 @@ func (r *run) markCell(i int, h *held, held, total, asked, least int64) {
 	r.putMark(i, h.ends, least, ints)
 }
 
-// putMark writes the marker of rule i, whose last integer it sets. The decision ends at
-// ends. least is the END of an earlier marker, or 0.
+// putMark writes the marker of rule i, whose END it sets. The decision ends at ends. least
+// is the END of an earlier marker, or 0.
 func (r *run) putMark(i int, ends, least int64, ints [store.MaxNums]int64) {
 	q := &r.rules[i]
 	size := q.layout.MarkInts()
-	if q.costBy == CostUnit {
-		ends = max(ends, r.now+r.life(), least)
+	lives := q.costBy == CostUnit || r.source.Bills
+	if lives {
+		ends = max(ends, r.now+r.life())
 	}
-	if q.costBy == CostUnit || q.layout.Step != nil {
+	if ends = max(ends, least); lives || least > 0 || q.layout.Step != nil {
 		ints[size-1] = ends
 	}
 	n := store.Nums{Tag: script.MarkTag, Len: uint8(size), N: ints}
-	if r.verb == script.Settle {
+	if r.verb.Settles() {
 		n.Tag = script.SettledTag
 	}
 	r.tx.Put(r.rules[i].layout.Marker, n, life(r.now, ends, r.slack))
@@ -217,6 +230,9 @@ func (r *run) refund(held []held) (o outcome, err error) {
 	}
 	for i := range r.rules {
 		q, asked := &r.rules[i], m[i].N[script.MarkAsked]
+		if r.verb == script.FinishRefund {
+			break
+		}
 		if q.costBy == CostRequest && r.call.Cost > 0 && asked > r.call.Cost ||
 			q.costBy == CostUnit && r.amount(q) >= 0 && asked > r.amount(q) {
 			return outcome{head: script.TooLittle}, nil
@@ -246,9 +262,15 @@ func (r *run) refund(held []held) (o outcome, err error) {
 			}
 		}
 	}
-	if o.kept > 0 && o.head == 0 {
+	gone := o.kept == 0 || o.head > 0
+	if !gone {
 		o.cost, _, _ = r.spent(&m)
 		o.costs = was.costs
+	}
+	if r.verb == script.FinishRefund && m.found() {
+		o.head = 1
+	}
+	if !gone {
 		return o, nil
 	}
 	for i := range r.rules {

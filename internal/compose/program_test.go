@@ -241,7 +241,7 @@ func TestRefund(t *testing.T) {
 	}
 	b.do(p, 3, script.ConsumeMark, "a", compose.Call{Cost: 1, Gen: 77})
 	if got, want := b.values("{x}:1:0", "{x}:2:0", "{x}:1:%id=a", "{x}:2:%id=a"), []string{
-		"f2 1767225610000000 1 77", "g2 1767225602000000 0 0 77 0 0", "i2 77 1 1 1 0 1767225610000000 1", "i2 77 2 1 1 1793165496993809 1767225602000000 0 0 0",
+		"f2 1767225610000000 1 77", "g2 1767225602000000 0 0 77 0 0", "i2 77 1 1 1 0 1767225610000000 1 0", "i2 77 2 1 1 1793165496993809 1767225602000000 0 0 0 0",
 	}; !slices.Equal(got, want) {
 		t.Errorf("the keys hold %q, want %q", got, want)
 	}
@@ -268,12 +268,12 @@ func TestGenerations(t *testing.T) {
 	b.do(p, 1, script.ConsumeMark, "a", compose.Call{Cost: 1, Gen: 7})
 	b.do(p, 1, script.ConsumeMark, "b", compose.Call{Cost: 1, Gen: 8})
 	b.do(p, 1, script.Consume, "", compose.Call{Cost: 1})
-	if got, want := b.values("{x}:0:0", "{x}:0:%id=a", "{x}:0:%id=b"), []string{"g2 1767225604000000 0 0 7 0 0", "i2 7 1 1 1 5896259424012304 1767225602000000 0 0 0", "i2 7 1 1 1 5896259424012304 1767225603000000 0 0 0"}; !slices.Equal(got, want) {
+	if got, want := b.values("{x}:0:0", "{x}:0:%id=a", "{x}:0:%id=b"), []string{"g2 1767225604000000 0 0 7 0 0", "i2 7 1 1 1 5896259424012304 1767225602000000 0 0 0 0", "i2 7 1 1 1 5896259424012304 1767225603000000 0 0 0 0"}; !slices.Equal(got, want) {
 		t.Errorf("in use, the keys hold %q, want %q", got, want)
 	}
 	b.now += 4e6 // the state ends
 	b.do(p, 1, script.ConsumeMark, "c", compose.Call{Cost: 1, Gen: 9})
-	if got, want := b.values("{x}:0:0", "{x}:0:%id=c"), []string{"g2 1767225605000000 0 0 9 0 0", "i2 9 1 1 1 5896259424012304 1767225605000000 0 0 0"}; !slices.Equal(got, want) {
+	if got, want := b.values("{x}:0:0", "{x}:0:%id=c"), []string{"g2 1767225605000000 0 0 9 0 0", "i2 9 1 1 1 5896259424012304 1767225605000000 0 0 0 0"}; !slices.Equal(got, want) {
 		t.Errorf("used again, the keys hold %q, want %q", got, want)
 	}
 	for i, want := range []int64{0, 1} {
@@ -322,7 +322,8 @@ func TestScripts(t *testing.T) {
 		names[s.Name()] = true
 	}
 	want := map[string]bool{"fixedwindow+gcra": true, "fixedwindow+gcra.upto": true, "fixedwindow+gcra.peek": true, "fixedwindow+gcra.reset": true,
-		"fixedwindow+gcra.mark": true, "fixedwindow+gcra.upto.mark": true, "fixedwindow+gcra.refund": true, "fixedwindow+gcra.force": true, "fixedwindow+gcra.force.mark": true, "fixedwindow+gcra.settle": true}
+		"fixedwindow+gcra.mark": true, "fixedwindow+gcra.upto.mark": true, "fixedwindow+gcra.refund": true, "fixedwindow+gcra.force": true, "fixedwindow+gcra.force.mark": true, "fixedwindow+gcra.settle": true,
+		"fixedwindow+gcra.finish": true, "fixedwindow+gcra.finish.refund": true}
 	if fmt.Sprint(names) != fmt.Sprint(want) {
 		t.Errorf("the scripts are %v, want %v", names, want)
 	}
@@ -465,8 +466,8 @@ func TestOutcome(t *testing.T) {
 		{"a repeat with another cost", script.ConsumeMark, ints(7, epoch, epoch, 2, epoch, 0, 0, 2), 7},
 		{"an unknown code", script.ConsumeMark, ints(1, epoch, epoch, 2, epoch, 0, 0, 3), -1},
 		{"text of a decision with an ID", script.UpToMark, text("3;1767225600 5;;"), 3},
-		{"text of a repeat", script.ConsumeMark, text("7;1767225600 5;;;1;i2 9 7 7 7 0 1767225610000000 2;"), 7},
-		{"text of a repeat with another cost", script.ConsumeMark, text("7;1767225600 5;;;2;i2 9 7 7 7 0 1767225610000000 2;"), 7},
+		{"text of a repeat", script.ConsumeMark, text("7;1767225600 5;;;1;i2 9 7 7 7 0 1767225610000000 2 0;"), 7},
+		{"text of a repeat with another cost", script.ConsumeMark, text("7;1767225600 5;;;2;i2 9 7 7 7 0 1767225610000000 2 0;"), 7},
 		{"text of a repeat without markers", script.ConsumeMark, text("7;1767225600 5;;;1"), -1},
 		{"text of a repeat with one marker", script.ConsumeMark, text("7;1767225600 5;;;1;"), -1},
 		{"text of a repeat with three markers", script.ConsumeMark, text("7;1767225600 5;;;1;;;"), -1},

@@ -14,12 +14,12 @@ import (
 //
 //   - at replyHead, 1 if the request is allowed, and 0 otherwise. For UpTo and Force it
 //     is the number of tokens consumed. For Refund and Release it is 1 if anything was
-//     refunded or released, and for Refund it can be script.TooLittle. For Settle it is 1
-//     if the decision was found.
+//     refunded or released, and for Refund it can be script.TooLittle. For Settle, Finish
+//     and FinishRefund it is 1 if the decision was found.
 //   - at replyTime, the time of the decision.
-//   - for Refund and Settle, at replyState, the new cost of the decision, and then the
-//     rules that keep another cost: bit i stands for rule i. If units can be named,
-//     outcome.costs follow.
+//   - if the verb Adjusts, at replyState, the new cost of the decision, and then the rules
+//     that keep another cost: bit i stands for rule i. If the verb Finishes, 1 follows if
+//     a lease was held, and otherwise 0. If units can be named, outcome.costs follow.
 //   - if the verb decides, at rule.state of each rule, the integers of its state before
 //     the decision.
 //   - if the verb marks, at code, a code: 0, script.Replayed or script.OtherCost, to which
@@ -28,8 +28,7 @@ import (
 //
 // A server replies with one string, "HEAD;SEC USEC;value;value…", with the earlier value
 // of each rule's key. A repeated decision adds ";CODE" and the values of the markers. To
-// Refund and Settle, it replies "HEAD;SEC USEC;COST KEPT", and the further costs after
-// spaces.
+// a verb that Adjusts, it replies "HEAD;SEC USEC;COST KEPT", and what follows after spaces.
 type replyLayout struct {
 	code int // the number of integers before the code
 	all  int // the number of all integers
@@ -64,21 +63,23 @@ func (p *Program) MaxReply() int { return p.layout.all }
 type Reply struct {
 	Now       int64 // the time of the decision
 	Allowed   bool
-	Granted   int64 // tokens; for a repeated decision, those that the earlier one consumed; for Refund and Settle, the cost of the decision now
-	Kept      int64 // for Refund and Settle, the rules that keep another cost: bit i stands for rule i
+	Granted   int64 // tokens; for a repeated decision, those that the earlier one consumed; if the verb Adjusts, the cost of the decision now
+	Kept      int64 // if the verb Adjusts, the rules that keep another cost: bit i stands for rule i
 	Replayed  bool  // the request repeats an earlier decision, with the same ID: it consumed nothing
 	OtherCost bool  // the ID names an earlier decision with another cost, Asked
 	TooLittle bool  // Call.Cost of a Refund is less than the tokens that the decision consumed
+	Freed     bool  // if the verb Finishes, a lease was held
 	Asked     int64
 	Other     int // with OtherCost, the number of the rule whose unit has another amount, from 1, or 0
 
-	ints []store.Value // the integers of the reply
+	ints  []store.Value // the integers of the reply
+	costs int           // the index of outcome.costs in ints
 }
 
 // Cost returns what the decision that a Refund or a Settle has adjusted costs in rule i, if
 // units can be named. ok is false if the rule had no marker.
 func (o *Reply) Cost(i int) (n int64, ok bool) {
-	n = o.ints[replyState+2+i].Int()
+	n = o.ints[o.costs+i].Int()
 	return max(n-1, 0), n > 0
 }
 
@@ -88,14 +89,17 @@ func (o *Reply) Head() int64 { return o.ints[replyHead].Int() }
 // Parse parses the reply of the script of v. It stores the integers in the memory of
 // flat. The error is a [store.ErrScript].
 func (p *Program) Parse(v script.Verb, reply, flat []store.Value) (Reply, error) {
-	want := replyState
+	want, costs := replyState, 0
 	switch {
 	case v.Decides():
 		want = p.layout.code
-	case v.Adjusts() && p.named:
-		want += 2 + len(p.rules)
 	case v.Adjusts():
-		want += 2
+		if want += 2; v.Finishes() {
+			want++
+		}
+		if costs = want; p.named {
+			want += len(p.rules)
+		}
 	}
 	if len(reply) == 1 && reply[0].Kind() == store.Bulk {
 		var err error
@@ -120,7 +124,7 @@ func (p *Program) Parse(v script.Verb, reply, flat []store.Value) (Reply, error)
 		}
 	}
 	n, many := reply[replyHead].Int(), true
-	o := Reply{Now: reply[replyTime].Int(), Allowed: n > 0, ints: reply}
+	o := Reply{Now: reply[replyTime].Int(), Allowed: n > 0, ints: reply, costs: costs}
 	switch {
 	case code == script.Replayed:
 		o.Replayed, o.Granted = true, n
@@ -137,6 +141,7 @@ func (p *Program) Parse(v script.Verb, reply, flat []store.Value) (Reply, error)
 		if v.Adjusts() {
 			o.Granted, o.Kept = reply[replyState].Int(), reply[replyState+1].Int()
 		}
+		o.Freed = v.Finishes() && reply[replyState+2].Int() > 0
 	}
 	if o.Now < 1 || o.Now >= contract.MaxSpan || n > 1 && !many || code > p.maxCode() || o.Kept>>len(p.rules) > 0 {
 		return Reply{}, fmt.Errorf("%w: %s%s replied %d at %d", store.ErrScript, p.Name(), v.Suffix(), n, o.Now)

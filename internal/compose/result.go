@@ -41,13 +41,19 @@ func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 	if v.Forces() {
 		a.Wait = 0
 	}
-	if o.Replayed {
-		return p.replayed(i, v, o, a)
+	switch {
+	case o.Replayed && r.layout.Leases() && p.again(v, o, c): // it holds a lease now
+		consumed := Reply{Allowed: true, Now: o.Now, ints: o.ints}
+		return p.Result(i, script.Consume, &consumed, c)
+	case o.Replayed:
+		return p.replayed(i, v, o, a, c)
 	}
 	granted := func(room int64) int64 {
 		switch {
 		case v.Forces() && !r.own():
 			return o.Granted
+		case v.Forces() && r.layout.Leases():
+			return 0
 		case v.Forces() && r.costBy == CostUnit:
 			return max(min(a.Cost, room+r.Limit.MaxDebt), 0)
 		case v.Forces():
@@ -116,11 +122,11 @@ func (r *rule) costOf(v script.Verb, n int64, c *Call) int64 {
 // replayed returns the answer of rule i to a repeated decision: the current state, and
 // what the decision consumed. If its tokens are not available within a.Wait, or the key
 // is paused, the answer is a denial.
-func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out Result) {
+func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask, c *Call) (out Result) {
 	r := &p.rules[i]
 	peek := Reply{Allowed: true, Now: o.Now, ints: o.ints}
-	out = p.Result(i, script.Peek, &peek, &Call{Cost: 1, Amounts: &Amounts{}})
-	if r.pauses() && !v.Forces() && !out.Allowed { // the caller has not gone ahead
+	out = p.Result(i, script.Peek, &peek, &Call{Cost: 1, Text: c.Text, Amounts: &Amounts{}})
+	if (r.pauses() || r.layout.Leases()) && !v.Forces() && !out.Allowed { // the caller has not gone ahead
 		return out
 	}
 	out.Allowed, out.Delay, out.RetryAfter, out.Granted = true, 0, 0, o.Granted
@@ -149,6 +155,24 @@ func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out 
 		}
 	}
 	return out
+}
+
+// again reports whether a repeated decision has taken or renewed its leases: all rules that
+// hold leases or pause keys had room for it.
+func (p *Program) again(v script.Verb, o *Reply, c *Call) bool {
+	for i := range p.rules {
+		if r := &p.rules[i]; r.layout.Leases() || r.pauses() {
+			var s contract.State
+			for j, n := range o.ints[r.state : r.state+r.ints] {
+				s[j] = n.Int()
+			}
+			cost := r.costOf(v, 1, c)
+			if r.step.raw.Room(o.Now, s, contract.Ask{Cost: cost, Text: c.Text}) < cost {
+				return false
+			}
+		}
+	}
+	return !v.Forces()
 }
 
 // resultOfCell sets out, which is zero, to the answer of a rule that keeps a cell, before

@@ -16,7 +16,7 @@ func (r *run) settle(held []held) (o outcome, err error) {
 	old, asked, kept := r.spent(&m)
 	switch o = (outcome{head: 1, cost: old}); {
 	case asked > 0 && r.call.Cost >= 0:
-		if o, err = r.settleCost(held, &m, old, asked, kept); err != nil {
+		if o, err = r.settleCost(held, &m, ended, old, asked, kept); err != nil {
 			return o, err
 		}
 	case r.call.Cost >= 0:
@@ -85,13 +85,14 @@ func (r *run) settleUnit(i int, h *held, m *store.Nums, ended bool, o *outcome) 
 }
 
 // settleCost makes the call's cost the cost of the decision of the markers, in all rules
-// without a Cost or a unit. old is its cost, and asked its ASKED. kept is as in spent.
+// without a Cost or a unit. old is its cost, and asked its ASKED. gone is as in readMarks,
+// and kept as in spent.
 //
 // If a rule has consumed more, its last tokens are refunded. If it keeps them (see
 // giveBack), its marker gets KeptTag for a later Settle. If a rule has consumed less, the
 // difference is consumed as by a Force, even if the rule's marker has ended, or the rule
 // is new. If no rule can be adjusted, nothing changes.
-func (r *run) settleCost(held []held, m *marks, old, asked int64, kept bool) (o outcome, err error) {
+func (r *run) settleCost(held []held, m *marks, gone, old, asked int64, kept bool) (o outcome, err error) {
 	fresh := old // what a rule without a marker counts as
 	if kept {    // what the other rules paid is not known, so they pay nothing
 		fresh = r.call.Cost
@@ -116,7 +117,7 @@ func (r *run) settleCost(held []held, m *marks, old, asked int64, kept bool) (o 
 			}
 		case q.costBy == CostRequest:
 			keeps := false
-			if by[i] = o.cost - spentBy(n, fresh); by[i] < 0 && n.Len > 0 {
+			if by[i] = o.cost - spentBy(n, fresh); by[i] < 0 && n.Len > 0 && gone>>i&1 == 0 {
 				if _, keeps, err = r.giveBack(i, &held[i], n, -by[i]); err != nil {
 					return o, err
 				}

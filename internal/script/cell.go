@@ -20,7 +20,7 @@ func (r *Rule) readStep(w *writer, v Verb) {
 	}
 	w.f("local room = 0%s", r.sections["read"])
 	switch {
-	case v == Settle:
+	case v.Settles():
 		w.f("rooms[%d] = room\n", r.number) // few locals are left
 	case v.Decides():
 		w.f("room%d = room\n", r.number)
@@ -148,24 +148,29 @@ func (s *Source) writeCell(w *writer, r *Rule, v Verb, mark string) {
 		w.f("end\n")
 	}
 	if mark != "" {
-		note, end := "", ""
+		note, end := "", " .. ' 0'"
 		if len(r.Note) > 0 {
 			note = fmt.Sprintf(" .. ' ' .. %s%d", r.Note[0], i)
 		}
-		if r.unit > 0 {
+		if s.lives(r) {
 			end = " .. string.format(' %d', ends)"
-			s.lives(w, v, "")
+			s.extend(w, r, v, "")
 		}
 		w.f("redis.call('SET', %s, %s .. ints%s%s, 'PX', life)\n", luaKey(r.Marker), mark, note, end)
 	}
 }
 
-// lives writes Lua that makes ends the END of the marker of a decision that ends then, and
-// life its TTL. END is at least least, which can be "".
-func (s *Source) lives(w *writer, v Verb, least string) {
-	w.f("local stop = now + %s\n", s.shared(v, ArgLife))
-	if least != "" {
-		w.f("if %s > stop then stop = %s end\n", least, least)
+// extend writes Lua that makes ends the END of the marker of a decision that ends then, and
+// life its TTL. least is Lua for the END of an earlier marker, or "". If neither gives the
+// marker an END, extend writes a local stop that is 0.
+func (s *Source) extend(w *writer, r *Rule, v Verb, least string) {
+	switch stop := "now + " + s.shared(v, ArgLife); {
+	case !s.lives(r):
+		w.f("local stop = %s\n", least)
+	case least == "":
+		w.f("local stop = %s\n", stop)
+	default:
+		w.f("local stop = math.max(%s, %s)\n", stop, least)
 	}
 	w.f("if stop > ends then\nends = stop\nlocal from = ends - ends %% 1048576\n%send\n", strings.Replace(luaLife, "local ", "", 1))
 }

@@ -15,19 +15,21 @@ const (
 	Force // consumes past the limits, up to the largest debt
 	ForceMark
 	Peek
-	Renew   // renews leases that are held, and acquires none
-	Refund  // refunds the decision of the markers, and deletes them; the cost is 0, or as high as the decision's
-	Settle  // makes the cost, which can be 0, the cost of the decision of the markers
-	Release // releases leases
-	Pause   // begins a pause
-	Resume  // ends a pause
-	Reset   // deletes the keys of every rule, if no value is foreign
-	Entries // lists the metadata of one rule
+	Renew        // renews leases that are held, and acquires none
+	Refund       // refunds the decision of the markers, and deletes them; the cost is 0, or as high as the decision's
+	Settle       // makes the cost, which can be 0, the cost of the decision of the markers
+	Finish       // Settle, if a cost or an amount is given, and then Release
+	FinishRefund // refunds as Refund does, and then releases
+	Release      // releases leases
+	Pause        // begins a pause
+	Resume       // ends a pause
+	Reset        // deletes the keys of every rule, if no value is foreign
+	Entries      // lists the metadata of one rule
 
 	verbs = iota
 )
 
-var suffixes = [verbs]string{"", ".mark", ".upto", ".upto.mark", ".force", ".force.mark", ".peek", ".renew", ".refund", ".settle", ".release", ".pause", ".resume", ".reset", ".entries"}
+var suffixes = [verbs]string{"", ".mark", ".upto", ".upto.mark", ".force", ".force.mark", ".peek", ".renew", ".refund", ".settle", ".finish", ".finish.refund", ".release", ".pause", ".resume", ".reset", ".entries"}
 
 // Suffix returns what follows the name of the rules in the name of a script.
 func (v Verb) Suffix() string { return suffixes[v] }
@@ -42,7 +44,13 @@ func (v Verb) TakesUpTo() bool { return v == UpTo || v == UpToMark }
 func (v Verb) Forces() bool { return v == Force || v == ForceMark }
 
 // Debts reports whether the script can leave a rule in debt.
-func (v Verb) Debts() bool { return v.Forces() || v == Settle }
+func (v Verb) Debts() bool { return v.Forces() || v.Settles() }
+
+// Settles reports whether the script can change the cost of a decision.
+func (v Verb) Settles() bool { return v == Settle || v == Finish }
+
+// Finishes reports whether the script ends a decision and its leases.
+func (v Verb) Finishes() bool { return v == Finish || v == FinishRefund }
 
 // Decides reports whether the script allows or denies a request.
 func (v Verb) Decides() bool { return v <= Renew }
@@ -52,7 +60,7 @@ func (v Verb) Decides() bool { return v <= Renew }
 func (v Verb) Markers() bool { return v.Marks() || v.Adjusts() }
 
 // Adjusts reports whether the script changes what an earlier decision costs.
-func (v Verb) Adjusts() bool { return v == Refund || v == Settle }
+func (v Verb) Adjusts() bool { return v >= Refund && v <= FinishRefund }
 
 // Generates reports whether the script takes a generation, and the arguments that go with
 // it: see ArgGen.
@@ -67,11 +75,11 @@ func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 //
 // A verb that Generates has other arguments: the cost, the wait, the generation, FIT of
 // each marker, and the time, which can be left out. If the verb Debts, ArgDebt replaces
-// the wait, and ArgOwnDebt and the ArgUnitDebts follow the generation. If a rule counts a
-// unit, ArgLife precedes the FITs. A server allocates more if there are more than eight
+// the wait, and ArgOwnDebt and the ArgUnitDebts follow the generation. If markers have an
+// END, ArgLife precedes the FITs. A server allocates more if there are more than eight
 // arguments.
 //
-// For a Settle and a Refund, a cost or an amount of Unnamed means that it is not given.
+// If a verb Adjusts, a cost or an amount of Unnamed means that it is not given.
 const (
 	ArgCost     = iota // tokens
 	ArgWait            // microseconds
@@ -79,7 +87,7 @@ const (
 	ArgGen             // the generation of a decision that writes markers
 	ArgOwnDebt         // the largest debt of the rules with a Cost
 	ArgUnitDebt        // the largest debt of the first rule that counts a unit
-	ArgLife            // how long the markers of such rules live, at least, in microseconds
+	ArgLife            // how long markers with an END live, at least, in microseconds
 	ArgFit             // FIT of the first marker
 
 	ArgDebt = ArgWait // the largest debt of the rules without a Cost
@@ -124,7 +132,7 @@ func (s *Source) Arg(v Verb, arg int) int {
 }
 
 // Lives reports whether the script of v takes ArgLife.
-func (s *Source) Lives(v Verb) bool { return s.units > 0 && (v.Marks() || v == Settle) }
+func (s *Source) Lives(v Verb) bool { return (s.units > 0 || s.Bills) && (v.Marks() || v.Settles()) }
 
 // The codes in the reply of a verb that writes markers. If a rule counts a unit and the
 // decision had another amount of it, the code is OtherCost plus the number of the rule,
@@ -159,10 +167,12 @@ const (
 	// a cell, the cell just after the decision and the first integer of the note. The
 	// decision ends with that cell. If that time depends on constants, and FIT has
 	// changed, the decision ends with its marker. For a Step, they are the three integers
-	// of contract.StepRefunder.Mark, and when the decision ends.
+	// of contract.StepRefunder.Mark.
 	//
-	// If the rule counts a unit, the last integer is END, when the marker ends. Once the
-	// decision has ended, the marker holds no tokens, but says what it has consumed.
+	// The last integer is END, when the marker ends. If the rule keeps a cell, it is 0
+	// unless the rule counts a unit, or another rule holds leases and Source.Bills is
+	// true: the marker then ends with the decision. If the decision ends before END, its
+	// marker holds no tokens, but says what it has consumed.
 	MarkHead
 )
 
@@ -174,12 +184,8 @@ const FitBits = 33
 
 // MarkInts returns the number of integers of a marker.
 func (r *Rule) MarkInts() int {
-	n := MarkHead + len(r.Cell) + min(len(r.Note), 1)
-	switch {
-	case r.Step != nil:
+	if r.Step != nil {
 		return MarkHead + 4
-	case r.unit > 0:
-		return n + 1
 	}
-	return n
+	return MarkHead + len(r.Cell) + min(len(r.Note), 1) + 1
 }

@@ -45,27 +45,26 @@ func (s *Source) lua(v Verb) string {
 	w := new(writer)
 	s.head(w, v)
 	for _, r := range s.Rules {
-		if r.Step != nil {
+		switch {
+		case r.Leases() && v.Adjusts() && !v.Finishes():
+		case r.Step != nil:
 			r.readStep(w, v)
-		} else {
+		default:
 			r.readCell(w, v)
 		}
 	}
 	switch v {
-	case Refund:
-		s.refund(w)
-	case Settle:
-		s.settle(w)
+	case Refund, FinishRefund:
+		s.refund(w, v)
+	case Settle, Finish:
+		s.settle(w, v)
 	case Pause:
 		for _, r := range s.Rules {
 			w.f("do%send\n", r.sections["write"])
 		}
 		w.f("return '1;' .. sec .. ' ' .. usec\n")
 	case Release, Resume:
-		w.f("local gave, keep, was = 0, 0, {0, 0, 0, 0, 0, 0, 0, 0}\n")
-		for _, r := range s.Rules {
-			w.f("do%send\n", r.sections["refund"])
-		}
+		s.release(w, s.Rules)
 		w.f("return gave .. ';' .. sec .. ' ' .. usec\n")
 	case Reset:
 		for i := range s.Keys {
@@ -78,6 +77,25 @@ func (s *Source) lua(v Verb) string {
 		s.decide(w, v)
 	}
 	return "-- weir " + strings.ReplaceAll(s.Name+v.Suffix(), ".", " ") + "\n" + s.hoist(w.String())
+}
+
+// release writes Lua that releases the leases of rules, or ends their pauses, and sets gave
+// to 1 if one was held.
+func (s *Source) release(w *writer, rules []*Rule) {
+	w.f("local gave, keep, was = 0, 0, {0, 0, 0, 0, 0, 0, 0, 0}\n")
+	for _, r := range rules {
+		w.f("do%send\n", r.sections["refund"])
+	}
+}
+
+// leases returns the rules that hold leases.
+func (s *Source) leases() (rules []*Rule) {
+	for _, r := range s.Rules {
+		if r.Leases() {
+			rules = append(rules, r)
+		}
+	}
+	return rules
 }
 
 // hoist changes only scripts of at most hoistedRules rules, and adds locals for at most
@@ -160,7 +178,7 @@ func (s *Source) head(w *writer, v Verb) {
 	w.f("local sec, usec, slack, now, n = '0', %s, 3600000, 0, 1\n", s.shared(v, ArgNow))
 	w.f("if usec then\nnow = usec + 0.0\nelse\n")
 	w.f("local time = redis.call('TIME')\nsec, usec, slack = time[1], time[2], 0\nnow = sec * 1000000.0 + usec\nend\n")
-	if v == Settle {
+	if v.Settles() {
 		w.f("local actual, rooms = %s + 0.0, {}\n", cost)
 	} else {
 		w.f("if %s and %s ~= '1' then n = %s + 0.0 end\n", cost, cost, cost)
@@ -174,7 +192,7 @@ func (s *Source) head(w *writer, v Verb) {
 		w.f("local most = n\nn = 1\n")
 	}
 	gen := "0"
-	if v.Marks() || v == Settle {
+	if v.Marks() || v.Settles() {
 		gen = s.shared(v, ArgGen) + " + 0.0"
 	}
 	for _, r := range s.Rules {
@@ -236,7 +254,7 @@ func (s *Source) decide(w *writer, v Verb) {
 	if v != Peek {
 		w.f("if ok then\n")
 		for _, r := range s.Rules {
-			if r.Type == contract.PauseRule {
+			if r.Type == contract.PauseRule || r.Leases() && v.Forces() {
 				continue
 			}
 			w.f("do\n")
@@ -256,7 +274,7 @@ func (s *Source) decide(w *writer, v Verb) {
 				s.writeCell(w, r, v, mark)
 			} else if w.f("%s", r.sections["write"][1:]); mark != "" {
 				w.f("local mark, ends%s", r.sections["mark"])
-				if r.unit > 0 {
+				if s.lives(r) {
 					w.f("ends = math.max(ends, now + %s)\n", s.shared(v, ArgLife))
 				}
 				w.f("local from = ends - ends %% 1048576\n%s", luaLife)

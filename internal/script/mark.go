@@ -3,6 +3,8 @@ package script
 import (
 	"fmt"
 	"strings"
+
+	"github.com/weir-go/weir/algorithm/contract"
 )
 
 // marked returns the rules that have a marker, and Lua for the keys of the markers.
@@ -63,29 +65,23 @@ func (s *Source) readMark(w *writer, r *Rule, v Verb, m string) {
 	w.f("%s = {string.match(mark, '^i[%c%c%c]%s$')}\n", m, MarkTag[1], SettledTag[1], KeptTag[1], strings.Repeat(" (%d+)", r.MarkInts()))
 	w.f("if not %s[1] then return %s end\n", m, foreign(r.Marker))
 	w.f("for i = 1, %d do\n%s[i] = %s[i] + 0.0\nif %s[i] > %s then return %s end\nend\n", r.MarkInts(), m, m, m, maxInt, foreign(r.Marker))
+	end := fmt.Sprintf("%s[%d]", m, r.MarkInts())
 	if r.Step != nil {
-		w.f("if %s[%d] <= now then %s = nil end\nend\n", m, r.MarkInts(), m)
+		w.f("if %s <= now then %s = nil end\nend\n", end, m)
 		return
 	}
 	var was []string
 	for i := range r.Cell {
 		was = append(was, fmt.Sprintf("%s[%d]", m, MarkHead+1+i))
 	}
-	ended := m + " = nil"
-	if r.unit > 0 {
-		w.f("if %s[%d] <= now then\n%s = nil\nelse", m, r.MarkInts(), m)
-		ended = m + ".ended = true"
-	}
-	switch {
-	case !r.Meter.Absolute:
-		w.f("if %s then\n", s.sameFit(r, v, m))
-	case r.unit > 0:
+	w.f("if %s > 0 and %s <= now then\n%s = nil\nelse", end, end, m)
+	if r.Meter.Absolute {
 		w.f("\n")
-	default:
-		w.f("do\n")
+	} else {
+		w.f("if %s then\n", s.sameFit(r, v, m))
 	}
 	w.f("local %s = %s\n", r.suffix(r.Cell, "", ", "), strings.Join(was, ", "))
-	w.f("local ends%sif ends <= now then %s end\nend\nend\n", r.sections["ends"], ended)
+	w.f("local ends%sif ends <= now then\nif %s > 0 then %s.ended = true else %s = nil end\nend\nend\nend\n", r.sections["ends"], end, m, m)
 }
 
 // spent writes Lua that sets first to m, the marker that was just read, as marks.spent does.
@@ -120,6 +116,7 @@ func (s *Source) replay(w *writer, v Verb) {
 		}
 		w.f("marks = marks .. ';' .. (m and mark or '')\n")
 	}
+	again := s.again(v)
 	different := "first[4] ~= n"
 	if v.TakesUpTo() {
 		different = "first[4] > most"
@@ -134,19 +131,63 @@ func (s *Source) replay(w *writer, v Verb) {
 		w.f("local code = ';' .. (other or %d)\n", Replayed)
 		s.reply(w, "string.format('%d;', other and asked or first and first[3] or n)") // n is 1 for a TakeUpTo
 	}
-	w.f("return reply .. code .. marks\nend\nend\n")
+	w.f("%sreturn reply .. code .. marks\nend\nend\n", again)
+}
+
+// again returns Lua for a repeated decision that takes or renews its leases, unless one is
+// missing or the key is paused.
+func (s *Source) again(v Verb) string {
+	if !s.Bills || v.Forces() {
+		return ""
+	}
+	w, free := new(writer), fmt.Sprintf("code == ';%d'", Replayed)
+	for _, r := range s.Rules {
+		if r.Leases() || r.Type == contract.PauseRule {
+			free += fmt.Sprintf(" and room%d >= %s", r.number, r.tokens())
+		}
+	}
+	w.f("if %s then\n", free)
+	for _, r := range s.leases() {
+		w.f("do\n")
+		r.cost(w)
+		w.f("%send\n", r.sections["write"][1:])
+	}
+	w.f("end\n")
+	return w.String()
+}
+
+// freed returns Lua that appends to the reply of a verb that Finishes whether a lease was
+// held.
+func (s *Source) freed(v Verb) string {
+	switch {
+	case !v.Finishes():
+		return ""
+	case len(s.leases()) == 0:
+		return " .. ' 0'"
+	}
+	return " .. ' ' .. freed"
+}
+
+// finish writes Lua that releases the leases. It follows the last read that can fail.
+func (s *Source) finish(w *writer, v Verb) {
+	if rules := s.leases(); v.Finishes() && len(rules) > 0 {
+		w.f("local freed\ndo\n")
+		s.release(w, rules)
+		w.f("freed = gave\nend\n")
+	}
 }
 
 // refund writes Lua that does what run.refund does. m is a table, as in settle.
-func (s *Source) refund(w *writer) {
+func (s *Source) refund(w *writer, v Verb) {
 	w.f("local m, gave, some, cost, kept, first, mark = {}, 0, 0, 0, true\n")
 	rules, markers := s.marked()
 	for _, r := range rules {
-		s.readMark(w, r, Refund, fmt.Sprintf("m[%d]", r.number))
+		s.readMark(w, r, v, fmt.Sprintf("m[%d]", r.number))
 		if r.unit == 0 {
 			s.spent(w, fmt.Sprintf("m[%d]", r.number))
 		}
 	}
+	s.finish(w, v)
 	w.f("kept = 0\n")
 	in := func(table string) func(*Rule) string {
 		return func(r *Rule) string { return fmt.Sprintf("%s[%d]", table, r.number) }
@@ -157,6 +198,8 @@ func (s *Source) refund(w *writer) {
 	for _, r := range rules {
 		asked := "n > 0 and m[%d][4] > n"
 		switch {
+		case v == FinishRefund:
+			continue
 		case r.unit > 0:
 			asked = r.tokens() + " >= 0 and m[%d][4] > " + r.tokens()
 		case r.own:
@@ -166,15 +209,15 @@ func (s *Source) refund(w *writer) {
 	}
 	for _, r := range rules {
 		i := r.number
-		spent, ended := fmt.Sprintf("m[%d][3 - m[%d][5] %% 2]", i, i), ""
+		spent := fmt.Sprintf("m[%d][3 - m[%d][5] %% 2]", i, i)
 		if r.unit > 0 {
-			spent, ended = fmt.Sprintf("m[%d][3]", i), fmt.Sprintf(" and not m[%d].ended", i)
+			spent = fmt.Sprintf("m[%d][3]", i)
 		}
 		if s.named {
 			w.f("if m[%d] then was[%d], left[%d] = %s, 0 end\n", i, i, i, spent)
 		}
-		w.f("if m[%d]%s and %s > 0 then\n", i, ended, spent)
-		s.giveBack(w, r, Refund, spent)
+		w.f("if m[%d] and not m[%d].ended and %s > 0 then\n", i, i, spent)
+		s.giveBack(w, r, v, spent)
 		w.f("if gave == 1 then some = 1 end\nif gave == 2 then\nkept = kept + %d\n", 1<<(i-1))
 		if !r.own {
 			w.f("if m[%d][5] %% 2 == 0 then cost = math.max(cost, m[%d][3]) end\n", i, i)
@@ -188,11 +231,22 @@ func (s *Source) refund(w *writer) {
 	if s.named {
 		old = "first and first[3] or 0"
 	}
-	w.f("if kept > 0 and some == 0 then return '0;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', %s, kept)%s end\n", old, s.costs(in("was")))
+	if v == FinishRefund {
+		w.f("local found = next(m) and '1;' or '0;'\n")
+	}
+	w.f("if kept > 0 and some == 0 then return %s .. sec .. ' ' .. usec .. string.format(';%%d %%d', %s, kept)%s%s end\n", found(v, "'0;'"), old, s.freed(v), s.costs(in("was")))
 	if len(markers) > 0 {
 		w.f("redis.call('UNLINK', %s)\n", strings.Join(markers, ", "))
 	}
-	w.f("return some .. ';' .. sec .. ' ' .. usec .. string.format(';%%d %%d', cost, kept)%s\n", s.costs(in("left")))
+	w.f("return %s .. sec .. ' ' .. usec .. string.format(';%%d %%d', cost, kept)%s%s\n", found(v, "some .. ';'"), s.freed(v), s.costs(in("left")))
+}
+
+// found returns Lua for the head of the reply of a Refund, or of a FinishRefund.
+func found(v Verb, refund string) string {
+	if v == FinishRefund {
+		return "found"
+	}
+	return refund
 }
 
 // costs returns Lua that appends to a reply what the decision costs in each rule, plus 1,

@@ -34,6 +34,7 @@ type Source struct {
 	Keys    int  // the keys of all rules, without markers
 	Sets    bool // a rule keeps its state in a sorted set or a list
 	Texts   bool // a rule uses the text of a decision
+	Bills   bool // a rule holds leases, and decisions of the others have markers: a repeat is free, and Finish ends both
 	consts  int  // the entries of ARGV before the text and the shared arguments
 	markers int  // the number of rules with a marker
 	units   int  // the number of rules with CostUnit
@@ -84,6 +85,12 @@ func (r *Rule) Refunds() bool { return r.sections["refund"] != "" }
 // HasText reports whether the script of v takes the text of a call.
 func (s *Source) HasText(v Verb) bool { return s.Texts || v == Pause || v == Resume }
 
+// Leases reports whether the rule holds leases.
+func (r *Rule) Leases() bool { return r.Type == contract.LeaseRule }
+
+// lives reports whether new markers of the rule have an END after the decision.
+func (s *Source) lives(r *Rule) bool { return r.unit > 0 || s.Bills }
+
 // Keys returns the number of keys of the rule, without its marker.
 func (r *Rule) Keys() int {
 	if r.Step == nil {
@@ -100,6 +107,7 @@ type sourceKey struct {
 	kinds [MaxRules]*contract.Head
 	by    [MaxRules]CostBy
 	named bool
+	bills bool
 }
 
 // maxSources is the largest number of sources in the cache.
@@ -118,10 +126,11 @@ type cachedSource struct {
 }
 
 // Of returns the Source of rules with these kinds, at most [MaxRules], from the cache if
-// it is there. by has the CostBy of each. If named is true, a Settle can name units.
-// The error says which kind is wrong.
-func Of(kinds []contract.Kind, by []CostBy, named bool) (*Source, error) {
-	key := sourceKey{named: named}
+// it is there. by has the CostBy of each. If named is true, a Settle can name units. If
+// bills is true, and rules with and without leases are there, [Source].Bills is true. The
+// error says which kind is wrong.
+func Of(kinds []contract.Kind, by []CostBy, named, bills bool) (*Source, error) {
+	key := sourceKey{named: named, bills: bills}
 	for i, k := range kinds {
 		key.kinds[i], key.by[i] = k.Common(), by[i]
 	}
@@ -131,7 +140,7 @@ func Of(kinds []contract.Kind, by []CostBy, named bool) (*Source, error) {
 		sources.recent.MoveToFront(e)
 		return e.Value.(*cachedSource).src, nil
 	}
-	src, err := newSource(kinds, by, named)
+	src, err := newSource(kinds, by, named, bills)
 	if err != nil {
 		return nil, err
 	}
@@ -148,8 +157,8 @@ func Of(kinds []contract.Kind, by []CostBy, named bool) (*Source, error) {
 // some more.
 const maxLocals = 176
 
-func newSource(kinds []contract.Kind, by []CostBy, named bool) (*Source, error) {
-	src, locals := &Source{named: named}, 0
+func newSource(kinds []contract.Kind, by []CostBy, named, bills bool) (*Source, error) {
+	src, locals, leases := &Source{named: named}, 0, false
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
 		r := &Rule{Head: k.Common(), Type: k.Type(), number: i + 1, key: src.Keys, arg: src.consts, own: by[i] == CostOwn || by[i] == CostUnit}
@@ -172,7 +181,8 @@ func newSource(kinds []contract.Kind, by []CostBy, named bool) (*Source, error) 
 			src.consts++
 		}
 		src.Sets = src.Sets || r.Step != nil && r.Step.Sets
-		src.Texts = src.Texts || r.Type == contract.LeaseRule || r.Entries()
+		leases = leases || r.Type == contract.LeaseRule
+		src.Texts = src.Texts || leases || r.Entries()
 	}
 	if locals > maxLocals {
 		return nil, fmt.Errorf("%d rules of %s need %d locals in one Lua function: they must need at most %d, so use fewer rules",
@@ -180,11 +190,12 @@ func newSource(kinds []contract.Kind, by []CostBy, named bool) (*Source, error) 
 	}
 	src.Name = strings.Join(names, "+")
 	for _, r := range src.Rules {
-		if _, marks := r.sections["mark"]; marks || r.Meter != nil && r.Refunds() {
+		if _, marks := r.sections["mark"]; !r.Leases() && (marks || r.Meter != nil && r.Refunds()) {
 			r.Marker = src.Keys + src.markers
 			src.markers++
 		}
 	}
+	src.Bills = bills && leases && src.markers > 0
 	for _, r := range src.Rules {
 		if err := r.fill(src); err != nil {
 			return nil, fmt.Errorf("kind %s: %w", r.Head.Name, err)

@@ -313,8 +313,8 @@ func checkUnsupported(t *decisions.T) {
 		"Refund":     func() error { _, err := l.Refund(t.Ctx, request); return err },
 		"Reserve":    func() error { _, err := l.Reserve(t.Ctx, weir.Request{Key: weir.KeyOf("k")}); return err },
 		"Wait":       func() error { _, err := l.Wait(t.Ctx, "k"); return err },
-		"Acquire":    func() error { _, err := l.Acquire(t.Ctx, "k"); return err },
-		"TryAcquire": func() error { _, err := l.TryAcquire(t.Ctx, "k"); return err },
+		"Acquire":    func() error { _, err := l.Acquire(t.Ctx, weir.Request{Key: weir.KeyOf("k")}); return err },
+		"TryAcquire": func() error { _, err := l.TryAcquire(t.Ctx, weir.Request{Key: weir.KeyOf("k")}); return err },
 		"Entries":    func() error { _, err := own.Entries(t.Ctx, "k"); return err },
 		"TakeUpTo":   func() error { _, err := own.TakeUpTo(t.Ctx, 2, "own"); return err },
 	} {
