@@ -50,8 +50,11 @@ func tryAcquire(ctx context.Context, l *weir.Limiter) error {
 	_, err := l.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("k")})
 	return err
 }
-func acquire(ctx context.Context, l *weir.Limiter) error { _, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("k")}); return err }
-func wait(ctx context.Context, l *weir.Limiter) error    { _, err := l.Wait(ctx, "k"); return err }
+func acquire(ctx context.Context, l *weir.Limiter) error {
+	_, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("k")})
+	return err
+}
+func wait(ctx context.Context, l *weir.Limiter) error { _, err := l.Wait(ctx, "k"); return err }
 
 func reserve(within time.Duration, id string) grantCall {
 	return func(ctx context.Context, l *weir.Limiter) error {
@@ -177,7 +180,10 @@ func TestNoLateGrant(t *testing.T) {
 		if err := check("Wait of a turn", 1, turn.Wait); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("Wait of a turn: got %v, want both errors", err)
 		}
-		_ = check("misuse", 0, func(ctx context.Context) error { _, err := jobs.Acquire(overdue{ctx}, weir.Request{Key: weir.KeyOf("")}); return err })
+		_ = check("misuse", 0, func(ctx context.Context) error {
+			_, err := jobs.Acquire(overdue{ctx}, weir.Request{Key: weir.KeyOf("")})
+			return err
+		})
 		for what, call := range map[string]grantCall{"TryAcquire": tryAcquire, "Wait": wait} {
 			breaker := outage.New(&outage.Options{Failures: 1, Probe: time.Hour})
 			l := weirtest.Wrap(t, weirtest.Wrap(t, map[string]*weir.Limiter{"TryAcquire": jobs, "Wait": pace}[what], breaker.Wrap), count.Wrap)

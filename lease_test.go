@@ -211,8 +211,12 @@ func (b blocked) Decide(context.Context, weir.Request, []weir.Result) (weir.Resu
 func TestAcquirePastDeadline(t *testing.T) {
 	t.Parallel()
 	for name, acquire := range map[string]func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error){
-		"Acquire":    func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error) { return l.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")}) },
-		"TryAcquire": func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error) { return l.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")}) },
+		"Acquire": func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error) {
+			return l.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")})
+		},
+		"TryAcquire": func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error) {
+			return l.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")})
+		},
 	} {
 		mem := memory.New(nil)
 		st := &weirtest.Hooked{Store: mem, Lose: fmt.Errorf("store: %w", context.DeadlineExceeded)}

@@ -171,12 +171,18 @@ func TestStoreErrors(t *testing.T) {
 					gave, err := l.Refund(ctx, weir.Request{Key: u, ID: "x"})
 					return gave, weir.Settlement{}, err
 				},
-				"Reset":      func() (any, any, error) { return nil, nil, l.Reset(ctx, "u") },
-				"peeks":      func() (any, any, error) { return many(weir.Peek) },
-				"a batch":    func() (any, any, error) { return many(weir.Consume) },
-				"Wait":       func() (any, any, error) { r, err := l.Wait(ctx, "u"); return r, weir.Result{}, err },
-				"TryAcquire": func() (any, any, error) { r, err := jobs.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")}); return r, (*weir.Lease)(nil), err },
-				"Acquire":    func() (any, any, error) { r, err := jobs.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")}); return r, (*weir.Lease)(nil), err },
+				"Reset":   func() (any, any, error) { return nil, nil, l.Reset(ctx, "u") },
+				"peeks":   func() (any, any, error) { return many(weir.Peek) },
+				"a batch": func() (any, any, error) { return many(weir.Consume) },
+				"Wait":    func() (any, any, error) { r, err := l.Wait(ctx, "u"); return r, weir.Result{}, err },
+				"TryAcquire": func() (any, any, error) {
+					r, err := jobs.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")})
+					return r, (*weir.Lease)(nil), err
+				},
+				"Acquire": func() (any, any, error) {
+					r, err := jobs.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")})
+					return r, (*weir.Lease)(nil), err
+				},
 				"with a lease": func() (any, any, error) {
 					r, err := jobs.Decide(ctx, weir.Request{Key: u, ID: "x"}, nil)
 					return r, weir.Result{}, err

@@ -51,8 +51,8 @@ type Outcome string
 
 // Outcomes of decisions.
 const (
-	Allowed         Outcome = "allowed"          // for a Force, Refund, Settle, Release, Pause, Resume or Reset: done
-	Denied          Outcome = "denied"           // for a Refund, Settle, Release or Resume: nothing was done
+	Allowed         Outcome = "allowed"          // for a Force, Refund, Settle, Finish, Release, Pause, Resume or Reset: done
+	Denied          Outcome = "denied"           // for a Refund, Settle, Finish, Release or Resume: nothing was done
 	ShadowDenied    Outcome = "shadow_denied"    // allowed, but a shadow rule would have denied: see weir.Rule.Shadow
 	DegradedAllowed Outcome = "degraded_allowed" // without the store: see package outage
 	DegradedDenied  Outcome = "degraded_denied"  // without the store
@@ -64,14 +64,15 @@ const (
 // Outcome returns how the decision ended.
 func (d *Decision) Outcome() Outcome {
 	degraded := d.Result.Degraded != nil
+	allowed := d.Result.Allowed || d.Request.Op == weir.Finish && d.Result.Replayed
 	switch err := d.Err; {
-	case err == nil && degraded && d.Result.Allowed:
+	case err == nil && degraded && allowed:
 		return DegradedAllowed
 	case err == nil && degraded:
 		return DegradedDenied
-	case err == nil && d.Result.Allowed && errors.Is(d.Result.Shadow, weir.ErrDenied):
+	case err == nil && allowed && errors.Is(d.Result.Shadow, weir.ErrDenied):
 		return ShadowDenied
-	case err == nil && d.Result.Allowed:
+	case err == nil && allowed:
 		return Allowed
 	case err == nil:
 		return Denied

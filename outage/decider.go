@@ -40,7 +40,7 @@ func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result
 		return res, err
 	case weir.Renew:
 		return d.renew(ctx, &r, each)
-	case weir.Refund, weir.Settle, weir.Release:
+	case weir.Refund, weir.Settle, weir.Finish, weir.Release:
 		return d.undo(ctx, &r, each)
 	}
 	res, cause, err := d.ask(ctx, &r, each)

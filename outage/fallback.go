@@ -41,7 +41,7 @@ func (g *degradation) Decide(ctx context.Context, r weir.Request, each []weir.Re
 			return weir.Result{}, err
 		}
 		return g.d.answer(ctx, &r, each, g.cause)
-	case weir.Refund, weir.Settle, weir.Release:
+	case weir.Refund, weir.Settle, weir.Finish, weir.Release:
 		return g.d.decideLocally(ctx, &r, each)
 	}
 	return weir.Result{}, g.cause
@@ -195,29 +195,41 @@ func (d *decider) renew(ctx context.Context, r *weir.Request, each []weir.Result
 // errLocalLease is the Degraded of a lease that the store does not hold.
 var errLocalLease = failure.New(store.ErrUnavailable, "outage: the lease was acquired during an outage: the process holds it, and the store does not know it")
 
-// undo refunds, settles or releases r wherever it was decided. If the store's answer was
-// lost, that can be in the store and in the process.
+// undo refunds, settles, finishes or releases r wherever it was decided. If the store's
+// answer was lost, that can be in the store and in the process.
 func (d *decider) undo(ctx context.Context, r *weir.Request, each []weir.Result) (weir.Result, error) {
 	local := make([]weir.Result, len(each))
 	here, err := d.decideLocally(ctx, r, local)
-	if errors.Is(err, weir.ErrInvalidCost) && r.Op != weir.Settle { // a share has a lower bound
+	switch invalid := errors.Is(err, weir.ErrInvalidCost); {
+	case invalid && r.Op == weir.Finish && d.lim.Check(*r, each) == nil: // a share has a lower bound, but its lease must end
+		none := *r
+		none.Actual = weir.Actual{}
+		here, _ = d.decideLocally(ctx, &none, local)
+	case invalid && r.Op != weir.Settle && r.Op != weir.Finish:
 		return weir.Result{}, err
 	}
 	res, cause, err := d.ask(ctx, r, each)
 	switch {
-	case cause != nil && (here.Allowed || here.Rule != ""):
+	case cause != nil && (here.Allowed || here.Replayed || here.Rule != ""):
 		why := &d.degraded(cause).other
 		for i := range local[:min(len(local), len(d.rules))] {
 			if each[i] = local[i]; each[i].Rule != "" { // a rule counts a unit
 				each[i].Degraded = why
 			}
 		}
-		return weir.Result{Allowed: here.Allowed, Rule: here.Rule, Granted: here.Granted, Degraded: why}, nil
+		return weir.Result{Allowed: here.Allowed, Replayed: here.Replayed, Rule: here.Rule, Granted: here.Granted, Degraded: why}, nil
 	case cause != nil:
 		return weir.Result{}, cause
 	}
-	if err == nil && !res.Allowed {
-		if res.Allowed = here.Allowed; res.Rule == "" { // otherwise a rule of the store keeps its tokens
+	found := res.Allowed
+	if r.Op == weir.Finish {
+		found = res.Replayed
+	}
+	if err == nil {
+		res.Allowed, res.Replayed = res.Allowed || here.Allowed, res.Replayed || here.Replayed
+	}
+	if err == nil && !found {
+		if res.Rule == "" { // otherwise a rule of the store keeps its tokens
 			res.Rule, res.Granted = here.Rule, here.Granted
 		}
 		for i := range local {

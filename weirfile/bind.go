@@ -37,10 +37,20 @@ type limitsOf struct {
 	rules *fileRule
 }
 
+// limiter makes the limiter of p, without wrappers.
+func (p *filePolicy) limiter(st store.Store, opts *weir.Options) (*weir.Limiter, error) {
+	var own weir.Options
+	if opts != nil {
+		own = *opts
+	}
+	own.Settles = own.Settles || p.settles
+	return weir.NewPolicy(st, p.Policy, &own)
+}
+
 // bind makes the limiters of p. It reports errors to r.
 func (r *reader) bind(p *filePolicy, st store.Store, opts *weir.Options, wrap []weir.Wrapper) *bound {
 	b := &bound{filePolicy: p, byPlan: make(map[string]*planLimiter, len(p.plans)), byKey: make(map[weir.Key]*overrideLimiter, len(p.overrides))}
-	lim, err := weir.NewPolicy(st, p.Policy, opts)
+	lim, err := p.limiter(st, opts)
 	if err == nil && len(wrap) > 0 {
 		lim, err = lim.Wrap(wrap...)
 	}

@@ -19,7 +19,7 @@ func (n names) has(name string) bool { return slices.Contains(n, name) }
 // The fields of each part of a file. $schema is for editors.
 var (
 	fileFields     = names{"policies", "$schema"}
-	policyFields   = names{"segments", "secret", "units", "rules", "plans", "overrides"}
+	policyFields   = names{"segments", "secret", "units", "settles", "rules", "plans", "overrides"}
 	ruleFields     = names{"by", "algorithm", "cost", "unit", "shadow"}
 	limitFields    = names{"algorithm", "cost"} // of a rule in a plan or an override
 	overrideFields = names{"key", "plan", "rules"}
@@ -28,6 +28,7 @@ var (
 // A filePolicy is a policy with the places of its parts.
 type filePolicy struct {
 	weir.Policy
+	settles   bool
 	at        place
 	fields    map[string]place // of policyFields
 	rules     []place
@@ -106,6 +107,9 @@ func (r *reader) policy(name string, key, value *yaml.Node) *filePolicy {
 		if p.Units = r.texts(n, "units"); n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
 			r.fail(placeOf(n), "units is empty: it must have at least one name, or be left out")
 		}
+	}
+	if n := parts["settles"]; n != nil {
+		r.scalar(n, "settles", &boolCodec, reflect.ValueOf(&p.settles).Elem(), reflect.Value{})
 	}
 	switch n := parts["rules"]; {
 	case n != nil:

@@ -15,18 +15,20 @@ import (
 func TestReloadRejects(t *testing.T) {
 	t.Parallel()
 	const (
-		window = "{by: [tenant], algorithm: fixed window, limit: 2, window: 1h}"
-		base   = "tenant: " + window
-		lease  = ", l: {algorithm: concurrency, limit: 300, lease: 1m, cost: 1}"
-		other  = ", m: {algorithm: concurrency, limit: 300, lease: 1m, cost: 1}"
-		pause  = ", p: {algorithm: pause}"
-		kept   = ", m: {algorithm: metadata window, limit: 900, window: 1h}"
-		units  = "[tenant, user], units: [input] "
-		input  = ", in: {algorithm: fixed window, limit: 9, window: 1h, unit: input}"
-		inCost = ", in: {algorithm: fixed window, limit: 9, window: 1h}"
-		unit   = "counts the rule in its earlier unit"
-		order  = "passes the segments of its keys in their order"
-		asked  = "can get the rule from Options.Override, and it is removed or has another algorithm"
+		window   = "{by: [tenant], algorithm: fixed window, limit: 2, window: 1h}"
+		base     = "tenant: " + window
+		lease    = ", l: {algorithm: concurrency, limit: 300, lease: 1m, cost: 1}"
+		other    = ", m: {algorithm: concurrency, limit: 300, lease: 1m, cost: 1}"
+		pause    = ", p: {algorithm: pause}"
+		kept     = ", m: {algorithm: metadata window, limit: 900, window: 1h}"
+		units    = "[tenant, user], units: [input] "
+		input    = ", in: {algorithm: fixed window, limit: 9, window: 1h, unit: input}"
+		inCost   = ", in: {algorithm: fixed window, limit: 9, window: 1h}"
+		settles  = "[tenant, user], settles: true, units: [input] "
+		finishes = "refunds or finishes decisions, and the rules or the field settles do not allow it any more"
+		unit     = "counts the rule in its earlier unit"
+		order    = "passes the segments of its keys in their order"
+		asked    = "can get the rule from Options.Override, and it is removed or has another algorithm"
 	)
 	asks := &Options{Override: func(context.Context, string, weir.Key) (o Override, found bool, err error) { return }}
 	for _, c := range []struct {
@@ -41,7 +43,9 @@ func TestReloadRejects(t *testing.T) {
 		{"[tenant, user, device] " + base, "[tenant, device, user] " + base, nil, order},
 		{base, "[tenant, person] " + base, asks, ""},
 		{"[person, user] l: {" + lease[6:], "[tenant, device] l: {" + lease[6:], nil, ""},
-		{base, base + lease, nil, "calls Allow, and a rule holds leases now"},
+		{base, base + lease, nil, "calls Allow, and a rule holds leases now; " + finishes},
+		{settles + base + lease, units + base + lease, nil, finishes},
+		{units + base + lease, settles + base + lease, nil, ""},
 		{base + lease, base, nil, "calls Acquire, and no rule holds leases any more"},
 		{base + lease, base + other, nil, ""},
 		{base, base + pause, nil, ""},
@@ -57,7 +61,7 @@ func TestReloadRejects(t *testing.T) {
 		{units + base + input, units + base + inCost, nil, unit},
 		{units + base + inCost, units + base + input, nil, unit},
 		{units + base + inCost, units + base + strings.Replace(input, "in:", "in2:", 1), nil, ""},
-		{units + base + input, units + base + input + lease, nil, "calls Allow, and a rule holds leases now"},
+		{units + base + input, units + base + input + lease, nil, "calls Allow, and a rule holds leases now; " + finishes},
 		{units + base + input + lease, units + base + input, nil, "calls Acquire, and no rule holds leases any more"},
 		{units + base + input + pause, units + base + input, nil, "calls Pause, and no rule pauses keys any more"},
 		{base, "all: " + window, nil, ""},

@@ -62,6 +62,7 @@ func Schema(opts *Options) ([]byte, error) {
 		"segments":  object{"$ref": "#/$defs/segments", "description": "The names of the segments of a key. By default, there is one."},
 		"secret":    object{"$ref": "#/$defs/segments", "description": "The segments that are stored as a hash."},
 		"units":     object{"type": "array", "items": object{"type": "string"}, "minItems": 1, "maxItems": weir.MaxUnits, "uniqueItems": true, "description": "What requests consume apart from their cost."},
+		"settles":   object{"type": "boolean", "description": "Decisions can be settled for at least 10 minutes, also beside a concurrency limit, whose cost must be 1."},
 		"rules":     object{"type": "object", "minProperties": 1, "maxProperties": weir.MaxRules, "additionalProperties": object{"$ref": "#/$defs/rule"}},
 		"plans":     object{"type": "object", "additionalProperties": limits, "description": "Named limits. A request names its plan."},
 		"overrides": object{"type": "array", "items": override, "description": "The limits of single keys."},

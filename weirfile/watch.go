@@ -174,6 +174,7 @@ var uses = []struct {
 }{
 	{"calls Allow, and a rule holds leases now", weir.Request{}},
 	{"calls Acquire, and no rule holds leases any more", weir.Request{Op: weir.Renew, ID: "x"}},
+	{"refunds or finishes decisions, and the rules or the field settles do not allow it any more", weir.Request{Op: weir.Finish, ID: "x", Actual: weir.ActualRefund()}},
 	{"calls Pause, and no rule pauses keys any more", weir.Request{Op: weir.Pause, ID: "x", For: time.Hour}},
 	{"sets Request.Metadata, and no rule stores it any more", weir.Request{Metadata: "x"}},
 }
@@ -230,7 +231,7 @@ func (d *differ) rejects() []Change {
 
 // supports returns a function that reports whether a request is valid for the policy p.
 func (f *File) supports(p *filePolicy) func(r weir.Request) bool {
-	lim, err := weir.NewPolicy(memory.New(nil), p.Policy, f.options.Limiter)
+	lim, err := p.limiter(memory.New(nil), f.options.Limiter)
 	key, ones := weir.KeyOf(p.segments()...), unit.Each(lim, 1)
 	return func(r weir.Request) bool {
 		r.Key, r.Costs = key, ones

@@ -121,7 +121,7 @@ func (r *recorder) observe(ctx context.Context, d observe.Decision) {
 		}
 	}
 	switch l.op {
-	case weir.Refund, weir.Settle, weir.Release, weir.Renew, weir.Pause, weir.Resume, weir.Reset: // they say nothing about the limit
+	case weir.Refund, weir.Settle, weir.Finish, weir.Release, weir.Renew, weir.Pause, weir.Resume, weir.Reset: // they say nothing about the limit
 		return
 	}
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
