@@ -3,6 +3,8 @@ package weir_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,18 +68,39 @@ func (s *site) left() [2]int64 {
 	return [2]int64{s.each[0].Remaining, s.each[1].Remaining}
 }
 
-// The table of docs/guide/work.md: what each op does to a piece of work whose lease is held or
-// not, and whose bill is found or not.
+// An answer is what a request answers, and leaves. If it is an ErrUnsupported, granted is -1.
+type answer struct {
+	allowed, replayed bool
+	granted           int64
+	left              [2]int64 // places and tokens, afterwards
+}
+
+// String returns a as docs/guide/work.md has it.
+func (a answer) String() string {
+	switch {
+	case a.granted < 0:
+		return "ErrUnsupported"
+	case a.allowed && a.replayed:
+		return "Allowed, Replayed"
+	case a.allowed:
+		return "Allowed"
+	case a.replayed:
+		return "Replayed"
+	}
+	return "–"
+}
+
+// What each op does to a piece of work whose lease is held or not, and whose bill is found or not.
+// docs/guide/work.md has the same table.
 func TestWork(t *testing.T) {
 	t.Parallel()
+	page, err := os.ReadFile("docs/guide/work.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	const heldLost, freeFound, free, without = 1, 2, 3, 4 // columns
 	names := [...]string{"held, found", "held, not found", "not held, found", "not held, not found", "without the option"}
 	five, zero := weir.ActualCost(5), weir.ActualCost(0)
-	type answer struct {
-		allowed, replayed bool
-		granted           int64
-		left              [2]int64 // places and tokens, afterwards
-	}
 	yes, unsupported := true, answer{granted: -1}
 	for _, tt := range []struct {
 		name   string
@@ -90,30 +113,32 @@ func TestWork(t *testing.T) {
 			{yes, yes, 3, [2]int64{1, 7}}, {yes, false, 3, [2]int64{1, 7}}, {yes, yes, 3, [2]int64{1, 7}}, {yes, false, 3, [2]int64{1, 7}}, {yes, false, 3, [2]int64{1, 4}}}},
 		{"TakeUpTo", weir.Request{Op: weir.TakeUpTo}, false, false, [5]answer{
 			{yes, yes, 3, [2]int64{1, 7}}, {yes, false, 3, [2]int64{1, 7}}, {yes, yes, 3, [2]int64{1, 7}}, {yes, false, 3, [2]int64{1, 7}}, {yes, false, 3, [2]int64{1, 4}}}},
-		{"Consume without a place", weir.Request{}, true, false, [5]answer{
+		{"Consume, no lease is free", weir.Request{}, true, false, [5]answer{
 			{yes, yes, 3, [2]int64{0, 7}}, {yes, false, 3, [2]int64{0, 7}}, {false, yes, 0, [2]int64{0, 7}}, {false, false, 0, [2]int64{0, 10}}, {yes, false, 3, [2]int64{0, 4}}}},
-		{"Consume in a pause", weir.Request{}, false, true, [5]answer{
+		{"Consume, in a pause", weir.Request{}, false, true, [5]answer{
 			{false, yes, 0, [2]int64{1, 7}}, {false, false, 0, [2]int64{1, 10}}, {false, yes, 0, [2]int64{2, 7}}, {false, false, 0, [2]int64{2, 10}}, {false, false, 0, [2]int64{1, 7}}}},
 		{"Renew", weir.Request{Op: weir.Renew}, false, false, [5]answer{
 			{yes, false, 0, [2]int64{1, 7}}, {yes, false, 0, [2]int64{1, 10}}, {false, false, 0, [2]int64{2, 7}}, {false, false, 0, [2]int64{2, 10}}, {yes, false, 0, [2]int64{1, 7}}}},
-		{"Release", weir.Request{Op: weir.Release}, false, false, [5]answer{
+		{"Release; the bill stays", weir.Request{Op: weir.Release}, false, false, [5]answer{
 			{yes, false, 0, [2]int64{2, 7}}, {yes, false, 0, [2]int64{2, 10}}, {false, false, 0, [2]int64{2, 7}}, {false, false, 0, [2]int64{2, 10}}, {yes, false, 0, [2]int64{2, 7}}}},
-		{"Settle", weir.Request{Op: weir.Settle, Actual: five}, false, false, [5]answer{
+		{"Settle; the lease stays", weir.Request{Op: weir.Settle, Actual: five}, false, false, [5]answer{
 			{yes, false, 5, [2]int64{1, 5}}, {false, false, 0, [2]int64{1, 10}}, {yes, false, 5, [2]int64{2, 5}}, {false, false, 0, [2]int64{2, 10}}, unsupported}},
-		{"Refund", weir.Request{Op: weir.Refund}, false, true, [5]answer{
+		{"Refund; the lease stays", weir.Request{Op: weir.Refund}, false, true, [5]answer{
 			{yes, false, 0, [2]int64{1, 10}}, {false, false, 0, [2]int64{1, 10}}, {yes, false, 0, [2]int64{2, 10}}, {false, false, 0, [2]int64{2, 10}}, unsupported}},
 		{"Finish", weir.Request{Op: weir.Finish}, false, true, [5]answer{
 			{yes, yes, 3, [2]int64{2, 7}}, {yes, false, 0, [2]int64{2, 10}}, {false, yes, 3, [2]int64{2, 7}}, {false, false, 0, [2]int64{2, 10}}, {yes, false, 0, [2]int64{2, 7}}}},
-		{"Finish at 5", weir.Request{Op: weir.Finish, Actual: five, Cost: 1}, false, true, [5]answer{
+		{"Finish with amounts", weir.Request{Op: weir.Finish, Actual: five, Cost: 1}, false, true, [5]answer{
 			{yes, yes, 5, [2]int64{2, 5}}, {yes, false, 0, [2]int64{2, 10}}, {false, yes, 5, [2]int64{2, 5}}, {false, false, 0, [2]int64{2, 10}}, unsupported}},
 		{"Finish at 0", weir.Request{Op: weir.Finish, Actual: zero}, false, false, [5]answer{
 			{yes, yes, 0, [2]int64{2, 10}}, {yes, false, 0, [2]int64{2, 10}}, {false, yes, 0, [2]int64{2, 10}}, {false, false, 0, [2]int64{2, 10}}, unsupported}},
-		{"Finish, refunding", weir.Request{Op: weir.Finish, Actual: weir.ActualRefund(), Cost: 1}, false, true, [5]answer{
+		{"Finish that refunds", weir.Request{Op: weir.Finish, Actual: weir.ActualRefund(), Cost: 1}, false, true, [5]answer{
 			{yes, yes, 0, [2]int64{2, 10}}, {yes, false, 0, [2]int64{2, 10}}, {false, yes, 0, [2]int64{2, 10}}, {false, false, 0, [2]int64{2, 10}}, unsupported}},
 		{"Force of other work", weir.Request{Op: weir.Force, ID: "b", Cost: 2}, true, false, [5]answer{
 			{yes, false, 2, [2]int64{0, 5}}, {yes, false, 2, [2]int64{0, 8}}, {yes, false, 2, [2]int64{0, 5}}, {yes, false, 2, [2]int64{0, 8}}, unsupported}},
 	} {
+		row := "| " + tt.name + " |"
 		for column, want := range tt.want {
+			row += " " + want.String() + " |"
 			t.Run(tt.name+": "+names[column], func(t *testing.T) {
 				s := newSite(t, column != without)
 				if column != free {
@@ -157,6 +182,9 @@ func TestWork(t *testing.T) {
 					t.Errorf("got %+v, %v, want %+v", got, err, want)
 				}
 			})
+		}
+		if !strings.Contains(string(page), row+"\n") && tt.name != "Finish at 0" && tt.name != "Force of other work" {
+			t.Errorf("docs/guide/work.md lacks the row %s", row)
 		}
 	}
 }
