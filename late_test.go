@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,10 +51,15 @@ func tryAcquire(ctx context.Context, l *weir.Limiter) error {
 	_, err := l.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("k")})
 	return err
 }
-func acquire(ctx context.Context, l *weir.Limiter) error {
-	_, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("k")})
-	return err
+func acquire(ctx context.Context, l *weir.Limiter) error { return acquireAs("")(ctx, l) }
+
+func acquireAs(id string) grantCall {
+	return func(ctx context.Context, l *weir.Limiter) error {
+		_, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("k"), ID: id})
+		return err
+	}
 }
+
 func wait(ctx context.Context, l *weir.Limiter) error { _, err := l.Wait(ctx, "k"); return err }
 
 func reserve(within time.Duration, id string) grantCall {
@@ -73,6 +79,8 @@ func TestLateGrant(t *testing.T) {
 	}
 	job, other := jobs("job", time.Minute), weir.Rule{Name: "other", Algorithm: weirtest.Window(9, time.Hour), Cost: 1}
 	turn := weir.Rule{Name: "turn", Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}}
+	place, token := jobs("place", 3*s), weir.Rule{Name: "token", Algorithm: weirtest.Window(1, time.Hour)}
+	place.Cost = 1
 	fast := weir.Rule{Name: "fast", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 4}}
 	for name, tt := range map[string]struct {
 		rules []weir.Rule
@@ -95,12 +103,19 @@ func TestLateGrant(t *testing.T) {
 		"a short lease":          {[]weir.Rule{jobs("job", 3*s), other}, tryAcquire, 20 * s, nil, 2, false},
 		"a very short lease":     {[]weir.Rule{jobs("job", s/2), other}, tryAcquire, 20 * s, nil, 1, false},
 		"a longer shadow lease":  {[]weir.Rule{jobs("job", 3*s), jobs("shadow", 6*s)}, tryAcquire, 20 * s, nil, 3, false},
+		"a bill":                 {[]weir.Rule{place, token}, tryAcquire, 20 * s, nil, 4, false},
+		"a bill of Acquire":      {[]weir.Rule{place, token}, acquire, 2 * s, nil, 2, false},
+		"a bill of a caller":     {[]weir.Rule{place, token}, acquireAs("mine"), 2 * s, nil, 0, true},
+		"a lease of a caller":    {[]weir.Rule{jobs("job", time.Hour)}, acquireAs("mine"), 2 * s, nil, 0, true},
 		"a fast rate":            {[]weir.Rule{fast, {Name: "pause", Algorithm: algorithm.Pause{}}}, reserve(s/2, ""), 20 * s, nil, 2, false},
 		"a fast rate, longer":    {[]weir.Rule{fast}, reserve(s, ""), 20 * s, nil, 3, false},
 		"a fast rate, and other": {[]weir.Rule{fast, other}, reserve(s, ""), 40 * s, nil, 4, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			plain := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(tt.rules...))
+			plain, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "t", Rules: tt.rules}, &weir.Options{Settles: strings.HasPrefix(name, "a bill")})
+			if err != nil {
+				t.Fatal(err)
+			}
 			p := &postman{late: []time.Duration{tt.late}, down: tt.down}
 			l := weirtest.Wrap(t, plain, weirtest.Around(func(next weir.Decider) weir.Decider { p.Decider = next; return p }))
 			ctx, cancel := context.WithTimeout(t.Context(), s)
