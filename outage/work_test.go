@@ -1,0 +1,82 @@
+package outage_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/outage"
+	"github.com/weir-go/weir/store"
+)
+
+// A Finish ends a piece of work in the store, in the process's share, or in both, and says what
+// either of them found.
+func TestOutageFinish(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		here, stored bool // where the work was begun
+		late         bool // its lease has ended by then
+		down         bool // the store is away again
+		actual       weir.Actual
+		want         weir.Settlement
+		tokens       int64 // that are left in the store
+	}{
+		{"nowhere", false, false, false, false, weir.ActualCost(1), weir.Settlement{}, 10},
+		{"in the store", false, true, false, false, weir.ActualCost(1), weir.Settlement{Found: true, Held: true, Cost: 1}, 9},
+		{"in the store, which is away", false, true, false, true, weir.ActualCost(1), weir.Settlement{}, 7},
+		{"in the share", true, false, false, false, weir.ActualCost(1), weir.Settlement{Found: true, Held: true, Cost: 1}, 10},
+		{"in the share, and the store is away", true, false, false, true, weir.ActualCost(1), weir.Settlement{Found: true, Held: true, Cost: 1}, 10},
+		{"in the share, late", true, false, true, true, weir.Actual{}, weir.Settlement{Found: true, Cost: 3}, 10},
+		{"in both", true, true, false, false, weir.ActualRefund(), weir.Settlement{Found: true, Held: true}, 10},
+		{"in both, late", true, true, true, false, weir.ActualCost(2), weir.Settlement{Found: true, Cost: 2}, 8},
+		{"above the share's bound", true, true, false, false, weir.ActualCost(400_000), weir.Settlement{Found: true, Held: true, Cost: 400_000}, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			st := weirtest.NewFaulty()
+			plain, err := weir.NewPolicy(st, weir.Policy{Name: "work", Rules: []weir.Rule{
+				{Name: "parallel", Algorithm: algorithm.Concurrency{Limit: 2, Lease: time.Minute}, Cost: 1},
+				{Name: "tokens", Algorithm: algorithm.TokenBucket{Capacity: 10, Refill: algorithm.Rate{Count: 10, Period: 24 * time.Hour}}},
+			}}, &weir.Options{Settles: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := onOutage(t, plain, outage.Options{Fallback: outage.Local, Processes: 2, Failures: 1 << 30})
+			r := weir.Request{Key: weir.KeyOf("ann"), ID: "a", Cost: 3}
+			if tt.here {
+				st.Set(weirtest.Down)
+				if res, err := l.Decide(t.Context(), r, nil); err != nil || !res.Allowed || res.Degraded == nil {
+					t.Fatalf("%s: got %+v, %v", tt.name, res, err)
+				}
+				st.Set(weirtest.Up)
+			}
+			if tt.stored {
+				weirtest.Decide(t, plain, r)
+			}
+			if tt.late {
+				time.Sleep(2 * time.Minute)
+			}
+			if tt.down {
+				st.Set(weirtest.Down)
+			}
+			done, err := l.Finish(t.Context(), r, tt.actual)
+			if done != tt.want || errors.Is(err, store.ErrUnavailable) != (tt.down && !tt.here) || err != nil && !tt.down {
+				t.Errorf("%s: got %+v, %v, want %+v", tt.name, done, err, tt.want)
+			}
+			st.Set(weirtest.Up)
+			each := make([]weir.Result, 2)
+			r.Op = weir.Peek
+			weirtest.Decide(t, plain, r, each...)
+			if held := tt.stored && tt.down; each[1].Remaining != tt.tokens || (each[0].Remaining < 2) != held {
+				t.Errorf("%s: %d tokens and %d places are left in the store, want %d tokens, held: %t", tt.name, each[1].Remaining, each[0].Remaining, tt.tokens, held)
+			}
+			st.Set(weirtest.Down)
+			if res, err := l.Peek(t.Context(), "ann"); err != nil || tt.here && each[0].Remaining == 2 && res.Rule == "parallel" && res.Remaining == 0 {
+				t.Errorf("%s: got %+v, %v, want the place of the share to be free", tt.name, res, err)
+			}
+		})
+	}
+}
