@@ -186,6 +186,10 @@ func (b *bound) Undo() (Op, Actual) {
 	return Release, Actual{}
 }
 
+// Renews returns the shortest lease time of all rules and shadow rules, or Never if no rule
+// holds leases. Package gate finds it with Find.
+func (b *bound) Renews() time.Duration { return b.renews }
+
 // Life returns how long what r is granted can stay. Package gate finds it with Find.
 func (b *bound) Life(r *Request) (life time.Duration) {
 	if b.all.program.Bills() {

@@ -1,6 +1,7 @@
 package weirgrpc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -23,17 +24,17 @@ type lease struct {
 	call  call
 	third time.Duration
 
-	mu       sync.Mutex
-	timer    *time.Timer // nil if the lease is not renewed
-	stop     context.CancelFunc
-	failing  bool // the last attempt to renew has failed
-	released bool
+	mu      sync.Mutex
+	timer   *time.Timer
+	end     context.CancelFunc
+	failing bool // the last attempt to renew has failed
+	stopped bool
 }
 
 // keep returns the lease that c holds, and renews it. each has the results of the rules.
 // The decision began at start.
 func (c *call) keep(start time.Time, each []weir.Result) *lease {
-	span := leaseTime(c.req.Decider)
+	span := cmp.Or(c.req.Lease, weir.Never)
 	for i := range each {
 		if each[i].Type == weir.LeaseRule {
 			// The last lease of the rule expires after ResetAfter. It is the new one or a
@@ -41,30 +42,16 @@ func (c *call) keep(start time.Time, each []weir.Result) *lease {
 			span = min(span, each[i].ResetAfter)
 		}
 	}
-	l := &lease{call: *c, third: max(span/3, minRenew)}
 	if span <= 0 { // a wrapper did not say
-		return l
+		return nil
 	}
+	l := &lease{call: *c, third: max(span/3, minRenew)}
 	ctx, stop := context.WithCancel(context.WithoutCancel(c.ctx))
 	l.mu.Lock() // until timer is set
 	defer l.mu.Unlock()
-	l.stop = stop
+	l.end = stop
 	l.timer = time.AfterFunc(l.next(start), func() { l.renew(ctx) })
 	return l
-}
-
-// leaseTime returns the shortest lease time of the rules of d, shadow rules included. It
-// returns weir.Never if d does not say which rules it has.
-func leaseTime(d weir.Decider) time.Duration {
-	span := weir.Never
-	if lim, ok := weir.Find[interface{ Rules() []weir.RuleInfo }](d); ok {
-		for _, rule := range lim.Rules() {
-			if limit, err := rule.Algorithm.NewLimit(); rule.Type == weir.LeaseRule && err == nil {
-				span = min(span, limit.Lease)
-			}
-		}
-	}
-	return span
 }
 
 // next returns the time until the next renewal, if the last one, or the decision, began
@@ -73,8 +60,8 @@ func (l *lease) next(start time.Time) time.Duration {
 	return max(l.third-time.Since(start), minRenew)
 }
 
-// renew renews the lease, and starts the timer for the next time. ctx ends when the lease
-// is released.
+// renew renews the lease, and starts the timer for the next time. ctx ends when the
+// handler has returned.
 func (l *lease) renew(ctx context.Context) {
 	once, cancel := context.WithTimeout(ctx, renewTime)
 	defer cancel()
@@ -84,7 +71,7 @@ func (l *lease) renew(ctx context.Context) {
 	defer l.mu.Unlock()
 	next := l.next(start)
 	switch first := !l.failing; {
-	case l.released:
+	case l.stopped:
 		return
 	case err != nil:
 		l.failing = true
@@ -101,17 +88,14 @@ func (l *lease) renew(ctx context.Context) {
 	l.timer.Reset(next)
 }
 
-// release releases the lease. A nil lease is not held.
-func (l *lease) release() {
+// stop ends the renewal of the lease. A nil lease is not renewed.
+func (l *lease) stop() {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
-	l.released = true
-	if l.timer != nil {
-		l.timer.Stop()
-		l.stop()
-	}
-	l.mu.Unlock()
-	l.call.undo()
+	defer l.mu.Unlock()
+	l.stopped = true
+	l.timer.Stop()
+	l.end()
 }

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/segment"
 )
 
@@ -56,20 +55,6 @@ func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
 		return nil, err
 	}
 	return By(ordered...), nil
-}
-
-// Leased returns a RequestFunc that adds a random ID to the requests of request, for a
-// limiter with an algorithm.Concurrency. Do not use that ID for another call: after a lost
-// reply, its lease is released as [weir.Limiter.TryAcquire] says. A request that has an ID
-// keeps it, and its lease is released once: each call needs another one. If request is nil,
-// Leased returns nil.
-func Leased(request RequestFunc) RequestFunc {
-	if request == nil {
-		return nil
-	}
-	return func(ctx context.Context, method string) (weir.Request, error) {
-		return gate.Leased(request(ctx, method))
-	}
 }
 
 // WithCosts returns a RequestFunc that sets the Costs of the requests of request, for a

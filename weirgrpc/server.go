@@ -3,7 +3,6 @@ package weirgrpc
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/sleep"
 )
@@ -22,14 +20,17 @@ var (
 )
 
 // Unary is a [grpc.UnaryServerInterceptor]. See the package documentation for its errors.
-func (s *ServerInterceptor) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (s *ServerInterceptor) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (res any, err error) {
 	c := call{s: s, ctx: ctx, method: info.FullMethod}
 	held, err := c.enter(func(md metadata.MD) error { return grpc.SetTrailer(ctx, md) })
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case c.req.ID == "":
+		return handler(ctx, req)
 	}
-	defer held.release() // even after a panic
-	return handler(ctx, req)
+	c.run(held, func(ctx context.Context) { res, err = handler(ctx, req) })
+	return res, err
 }
 
 // Stream is a [grpc.StreamServerInterceptor]. It decides when a stream opens, and does
@@ -41,12 +42,24 @@ func (s *ServerInterceptor) Stream(srv any, ss grpc.ServerStream, info *grpc.Str
 		ss.SetTrailer(md)
 		return nil
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case c.req.ID == "":
+		return handler(srv, ss)
 	}
-	defer held.release() // even after a panic
-	return handler(srv, ss)
+	c.run(held, func(ctx context.Context) { err = handler(srv, stream{ss, ctx}) })
+	return err
 }
+
+// A stream is a ServerStream with another context.
+type stream struct {
+	grpc.ServerStream
+
+	ctx context.Context
+}
+
+func (s stream) Context() context.Context { return s.ctx }
 
 // A call is a unary call or a stream.
 type call struct {
@@ -56,11 +69,12 @@ type call struct {
 	req    gate.Request
 }
 
-// enter decides whether the handler is called. If it is, the error is nil, and the lease
-// must be released when the handler has returned. Otherwise the error is a status.
+// enter decides whether the handler is called. If it is, the error is nil. Otherwise the
+// error is a status. A lease that is not nil is renewed until it is stopped.
 func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
 	switch err := c.ask(); {
 	case errors.Is(err, ErrUnlimited):
+		c.req.ID = ""
 		return nil, nil
 	case err != nil:
 		code := codeOf(c.ctx, err)
@@ -74,11 +88,39 @@ func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
 	start := time.Now()
 	res, err := c.req.Decide(c.ctx, c.s.opts.Timeout, s.Each[:])
 	err = source.Explain(c.req.Decider, &c.req.Request, err)
-	if errors.Is(err, weir.ErrInvalidLease) && c.req.ID == "" {
-		err = fmt.Errorf("weirgrpc: the request has no ID: use Leased: %w", err)
-	}
 	each, code := s.Rules(&res), codeOf(c.ctx, err)
 	hold := c.req.Hold(&res, err, s, code == codes.Canceled || code == codes.DeadlineExceeded)
+	switch {
+	case code == codes.Unavailable && c.s.opts.FailOpen:
+		c.report(err)
+		return nil, nil
+	case err != nil:
+		c.giveUp(hold)
+		return nil, c.fail(code, err)
+	case !res.Allowed:
+		c.giveUp(hold)
+		return nil, c.deny(&res, each, setTrailer)
+	}
+	if err := sleep.For(c.ctx, res.Delay); err != nil {
+		c.undo()
+		return nil, newStatus(codeOf(c.ctx, err)).Err()
+	}
+	if c.req.Leased() {
+		return c.keep(start, each), nil
+	}
+	return nil, nil
+}
+
+// run calls handle, the handler of a call with an ID, and ends its decision.
+func (c *call) run(held *lease, handle func(context.Context)) {
+	c.req.Run(c.ctx, "weirgrpc", c.s.opts.RefundPanics, c.report, func(ctx context.Context) {
+		defer held.stop() // even after a panic
+		handle(ctx)
+	})
+}
+
+// giveUp undoes the decision of a call that is not passed on.
+func (c *call) giveUp(hold gate.Hold) {
 	switch hold {
 	case gate.Abandoned:
 		c.undo()
@@ -89,23 +131,6 @@ func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
 		late := c.req
 		go late.Undo(c.ctx)
 	}
-	switch {
-	case code == codes.Unavailable && c.s.opts.FailOpen:
-		c.report(err)
-		return nil, nil
-	case err != nil:
-		return nil, c.fail(code, err)
-	case !res.Allowed:
-		return nil, c.deny(&res, each, setTrailer)
-	}
-	if err := sleep.For(c.ctx, res.Delay); err != nil {
-		c.undo()
-		return nil, newStatus(codeOf(c.ctx, err)).Err()
-	}
-	if hold == gate.Lease {
-		return c.keep(start, each), nil
-	}
-	return nil, nil
 }
 
 // ask sets the request to decide.
@@ -117,14 +142,15 @@ func (c *call) ask() (err error) {
 	if c.req.Request, err = c.s.request(c.ctx, c.method); err != nil {
 		return err
 	}
-	c.req.Decider = c.s.decider
-	if err = c.req.Prepare(c.ctx, "weirgrpc"); err == nil && c.s.opts.Plan != nil {
-		var d weir.Decider
-		if d, err = c.s.opts.Plan(c.ctx, c.method); d != nil {
-			c.req.Decider = d
+	c.req.Rules = c.s.rules
+	if c.s.opts.Plan != nil {
+		if d, err := c.s.opts.Plan(c.ctx, c.method); err != nil {
+			return err
+		} else if d != nil {
+			c.req.Rules = gate.RulesOf(d)
 		}
 	}
-	return err
+	return c.req.Prepare(c.ctx, "weirgrpc")
 }
 
 // fail reports an error, and returns the status of the call.

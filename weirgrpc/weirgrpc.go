@@ -150,6 +150,10 @@ type Options struct {
 	// never passed on.
 	FailOpen bool
 
+	// RefundPanics refunds a call whose handler panics before it has called [Settle] or
+	// [Refund]. Otherwise the call costs what it consumed.
+	RefundPanics bool
+
 	// HideRules leaves the QuotaFailure out of the status of a denied call. Choose it for
 	// a log-in method: the limits help an attacker.
 	HideRules bool
@@ -168,7 +172,7 @@ type Options struct {
 // It is safe for concurrent use. A zero ServerInterceptor rejects every call with
 // INTERNAL.
 type ServerInterceptor struct {
-	decider weir.Decider
+	rules   gate.Rules
 	request RequestFunc
 	opts    Options
 }
@@ -187,7 +191,7 @@ type ServerInterceptor struct {
 // The error says what is wrong if d or request is nil, if d is a zero Limiter, or if a
 // field of opts is not valid.
 func NewServerInterceptor(d weir.Decider, request RequestFunc, opts *Options) (*ServerInterceptor, error) {
-	s := &ServerInterceptor{decider: d, request: request}
+	s := &ServerInterceptor{rules: gate.RulesOf(d), request: request}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -201,7 +205,7 @@ func NewServerInterceptor(d weir.Decider, request RequestFunc, opts *Options) (*
 func check(name string, d weir.Decider, request RequestFunc, timeout, hint time.Duration) error {
 	err := gate.Check("weirgrpc: "+name, d, timeout, hint)
 	if err == nil && request == nil {
-		return fmt.Errorf("weirgrpc: %s: the RequestFunc is nil: pass one, for example weirgrpc.By(weirgrpc.Method); By returns nil if it has no segment, more than %d, or a segment that is nil, and Leased and WithCosts if a function given to them is nil", name, weir.MaxSegments)
+		return fmt.Errorf("weirgrpc: %s: the RequestFunc is nil: pass one, for example weirgrpc.By(weirgrpc.Method); By returns nil if it has no segment, more than %d, or a segment that is nil, and WithCosts if a function given to it is nil", name, weir.MaxSegments)
 	}
 	return err
 }

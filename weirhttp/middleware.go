@@ -17,7 +17,7 @@ import (
 const statusClientClosed = 499
 
 type middleware struct {
-	decider weir.Decider
+	rules   gate.Rules
 	request RequestFunc
 	opts    Options
 }
@@ -48,18 +48,8 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	hold := req.Hold(&res, err, s, err != nil && cancelled(r))
 	pass := m.answer(w, r, &req, &res, err, s)
 	s.Free()
-	switch hold {
-	case gate.Abandoned:
-		m.undo(r, req)
-	case gate.Lost:
-		go m.undo(r.Clone(r.Context()), req) // a clone, because the handler can change r
-	case gate.Denied:
-		late := req // not req, so that other requests allocate nothing
-		go late.Undo(r.Context())
-	case gate.Lease:
-		defer m.undo(r, req)
-	}
 	if !pass {
+		m.giveUp(r, req, hold)
 		return
 	}
 	if err := sleep.For(r.Context(), res.Delay); err != nil {
@@ -67,7 +57,31 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.fail(w, r, &reducedCapacity, err)
 		return
 	}
-	next.ServeHTTP(w, r)
+	if req.ID == "" {
+		next.ServeHTTP(w, r)
+		return
+	}
+	m.run(w, r, req, next)
+}
+
+// run calls the handler of a request with an ID, and ends its decision.
+func (m *middleware) run(w http.ResponseWriter, r *http.Request, req gate.Request, next http.Handler) {
+	req.Run(r.Context(), "weirhttp", m.opts.RefundPanics, func(err error) { m.report(r, err) }, func(ctx context.Context) {
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// giveUp undoes the decision of a request that is not passed on.
+func (m *middleware) giveUp(r *http.Request, req gate.Request, hold gate.Hold) {
+	switch hold {
+	case gate.Abandoned:
+		m.undo(r, req)
+	case gate.Lost:
+		go m.undo(r.Clone(r.Context()), req) // a clone, because net/http can reuse r
+	case gate.Denied:
+		late := req // not req, so that other requests allocate nothing
+		go late.Undo(r.Context())
+	}
 }
 
 // ask sets req to the request to decide.
@@ -75,14 +89,15 @@ func (m *middleware) ask(r *http.Request, req *gate.Request) (err error) {
 	if req.Request, err = m.request(r); err != nil {
 		return err
 	}
-	req.Decider = m.decider
-	if err = req.Prepare(r.Context(), "weirhttp"); err == nil && m.opts.Plan != nil {
-		var d weir.Decider
-		if d, err = m.opts.Plan(r); d != nil {
-			req.Decider = d
+	req.Rules = m.rules
+	if m.opts.Plan != nil {
+		if d, err := m.opts.Plan(r); err != nil {
+			return err
+		} else if d != nil {
+			req.Rules = gate.RulesOf(d)
 		}
 	}
-	return err
+	return req.Prepare(r.Context(), "weirhttp")
 }
 
 // answer sets the header fields after a decision, and reports whether the request is

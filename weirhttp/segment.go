@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/segment"
 )
 
@@ -61,17 +60,6 @@ func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
 }
 
 func isNil(s Segment) bool { return s == nil }
-
-// Leased returns a RequestFunc that adds a random ID to the requests of request, for a
-// limiter with an algorithm.Concurrency. Do not use that ID for another request: after a
-// lost reply, its lease is released as [weir.Limiter.TryAcquire] says. A request that has an
-// ID keeps it, and its lease is released once. If request is nil, Leased returns nil.
-func Leased(request RequestFunc) RequestFunc {
-	if request == nil {
-		return nil
-	}
-	return func(r *http.Request) (weir.Request, error) { return gate.Leased(request(r)) }
-}
 
 // WithCosts returns a RequestFunc that sets the Costs of the requests of request, for a
 // limiter in which a rule counts a unit:

@@ -162,6 +162,11 @@ type Options struct {
 	// no request is passed on.
 	FailOpen bool
 
+	// RefundPanics refunds a request whose handler panics before it has called [Settle] or
+	// [Refund]. Otherwise the request costs what it consumed. A panic with
+	// [http.ErrAbortHandler] refunds nothing: a proxy has it if its client leaves.
+	RefundPanics bool
+
 	// Reject writes the answer to a request that is not passed on. If it is nil, the
 	// answer is as in the package documentation. Retry-After and the fields of the
 	// dialect are already set. The status is Rejection.Status, unless Reject sets one.
@@ -198,7 +203,7 @@ type Options struct {
 // New returns an error if d or request is nil, if d is a zero Limiter, or if a field of
 // opts is not valid.
 func New(d weir.Decider, request RequestFunc, opts *Options) (func(http.Handler) http.Handler, error) {
-	m := &middleware{decider: d, request: request}
+	m := &middleware{rules: gate.RulesOf(d), request: request}
 	if opts != nil {
 		m.opts = *opts
 	}
@@ -207,7 +212,7 @@ func New(d weir.Decider, request RequestFunc, opts *Options) (func(http.Handler)
 	}
 	switch {
 	case request == nil:
-		return nil, errors.New("weirhttp: New: the RequestFunc is nil: pass one, for example weirhttp.By(weirhttp.RemoteIP); Leased and WithCosts return nil if a function given to them is nil")
+		return nil, errors.New("weirhttp: New: the RequestFunc is nil: pass one, for example weirhttp.By(weirhttp.RemoteIP); WithCosts returns nil if a function given to it is nil")
 	case m.opts.Headers > XRateLimitUnix:
 		return nil, fmt.Errorf("weirhttp: New: Options.Headers is %d: it must be NoHeaders, RateLimitDraft11, XRateLimit or XRateLimitUnix", m.opts.Headers)
 	case m.opts.PartitionKey != nil && m.opts.Headers != RateLimitDraft11:

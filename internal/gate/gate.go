@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,24 +34,29 @@ func Check(name string, d weir.Decider, timeout, hint time.Duration) error {
 	return nil
 }
 
+// Rules are a Decider, and what is known about its rules.
+type Rules struct {
+	Decider weir.Decider
+	Lease   time.Duration // the shortest lease time; weir.Never if no rule holds leases, and 0 if that is not known
+}
+
+// RulesOf returns the rules of d.
+func RulesOf(d weir.Decider) Rules {
+	r := Rules{Decider: d}
+	if rules, ok := weir.Find[interface{ Renews() time.Duration }](d); ok {
+		r.Lease = rules.Renews()
+	}
+	return r
+}
+
 // A Request is a request of a caller, and who decides it.
 type Request struct {
 	weir.Request
+	Rules
 
-	Decider weir.Decider
-	own     bool // nobody else can use the ID
-	lost    bool // the reply is lost, if there is something to undo
-}
-
-// made begins each ID of Leased, and no other.
-var made = "~" + rand.Text()[:6]
-
-// Leased adds a random ID to the request r of a RequestFunc, unless it has one.
-func Leased(r weir.Request, err error) (weir.Request, error) {
-	if err == nil && r.ID == "" {
-		r.ID = made + rand.Text()
-	}
-	return r, err
+	own    bool // this package made the ID, so nobody else can use it
+	leased bool // the decision may hold a lease
+	lost   bool // the reply is lost, if there is something to undo
 }
 
 // Prepare checks r, and completes it for a caller whose context is ctx. pkg is the name of the
@@ -61,15 +65,14 @@ func (r *Request) Prepare(ctx context.Context, pkg string) error {
 	if r.Op != weir.Consume {
 		return fmt.Errorf("%s: Request.Op is %v: it must be Consume", pkg, r.Op)
 	}
-	r.own = strings.HasPrefix(r.ID, made)
 	if r.MaxWait > 0 {
 		if deadline, ok := ctx.Deadline(); ok {
 			// Not 0, which has another meaning.
 			r.MaxWait = max(min(r.MaxWait, time.Until(deadline)), time.Microsecond)
 		}
-		if r.ID == "" {
-			r.own, r.ID = true, rand.Text() // for the refund
-		}
+	}
+	if r.ID == "" && (r.MaxWait > 0 || r.Lease > 0 && r.Lease < weir.Never) {
+		r.own, r.ID = true, rand.Text() // for the refund, or for the lease
 	}
 	return nil
 }
@@ -77,7 +80,7 @@ func (r *Request) Prepare(ctx context.Context, pkg string) error {
 // Decide decides r. If timeout is not 0, it is the longest time of the decision.
 func (r *Request) Decide(ctx context.Context, timeout time.Duration, each []weir.Result) (weir.Result, error) {
 	if err := ctx.Err(); err != nil {
-		r.ID = "" // nothing is sent, so there is nothing to undo
+		r.own, r.ID = false, "" // nothing is sent, so there is nothing to undo
 		return weir.Result{}, err
 	}
 	if timeout > 0 {
@@ -85,38 +88,43 @@ func (r *Request) Decide(ctx context.Context, timeout time.Duration, each []weir
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	return r.Decider.Decide(ctx, r.Request, each)
+	res, err := r.Decider.Decide(ctx, r.Request, each)
+	if err != nil && r.ID == "" && errors.Is(err, weir.ErrInvalidLease) { // the Decider does not say that a rule holds leases
+		r.own, r.ID = true, rand.Text()
+		return r.Decider.Decide(ctx, r.Request, each)
+	}
+	return res, err
 }
 
-// A Hold says what a decided request may hold, and when to undo the decision.
+// A Hold says when to undo the decision of a request that is not passed on.
 type Hold uint8
 
 const (
 	Nothing   Hold = iota
-	Lease          // a lease: undo when the handler has returned
 	Denied         // the store may have allowed the request: undo in the background, whatever comes of it
 	Lost           // the reply is lost, but the caller still waits: undo in the background
 	Abandoned      // the reply is lost, and the caller has gone: undo now
 )
 
-// Hold returns what r may hold after Decide. s has the results of the rules. gone reports whether
-// the caller has gone, if there was an error.
+// Hold returns what r may hold after Decide, if it is not passed on. s has the results of the
+// rules. gone reports whether the caller has gone, if there was an error.
 func (r *Request) Hold(res *weir.Result, err error, s *Scratch, gone bool) Hold {
 	r.lost = guard.Unknown(err) || err == nil && !res.Allowed
+	r.leased = r.ID != "" && (r.Lease > 0 && r.Lease < weir.Never || r.Lease == 0 && (err != nil || leased(s.Rules(res))))
 	switch {
-	case !r.undoable():
+	case !r.own: // another request may use the ID
 	case err != nil && gone:
 		return Abandoned
 	case guard.Contextual(err):
 		return Lost
-	case err != nil:
-	case res.Allowed && r.MaxWait == 0 && leased(s.Rules(res)):
-		return Lease
-	case !res.Allowed && guard.Lost(nil, res.Degraded, false) && (r.own || leased(s.Rules(res))):
+	case err == nil && !res.Allowed && guard.Lost(nil, res.Degraded, false):
 		return Denied
 	}
 	return Nothing
 }
+
+// Leased reports whether the decision of r, after Hold, may hold a lease.
+func (r *Request) Leased() bool { return r.leased }
 
 // Unsure reports whether res denies a request that may be within its limits, because
 // neither the store nor the process's share has counted it: see package outage.
@@ -144,44 +152,9 @@ func RetryAfter(res *weir.Result, each []weir.Result, hint time.Duration) time.D
 	return min(cmp.Or(after, hint), res.RetryAfter)
 }
 
-// undoable reports whether r can hold a lease or reserved tokens that no other request
-// uses. If the RequestFunc chose the ID, another request may use the tokens.
-func (r *Request) undoable() bool { return r.ID != "" && (r.own || r.MaxWait == 0) }
-
 // leased reports whether a rule holds leases.
 func leased(each []weir.Result) bool {
 	return slices.ContainsFunc(each, func(res weir.Result) bool { return res.Type == weir.LeaseRule })
-}
-
-// Undo refunds a request with a MaxWait, and releases the lease of another one. It does nothing if
-// another request can use the tokens. It returns no error if the algorithm cannot refund, or has no
-// leases. If the reply is lost, and weir made the ID, it repeats the undo in the background.
-func (r *Request) Undo(ctx context.Context) error {
-	if !r.undoable() {
-		return nil
-	}
-	back := weir.Request{Key: r.Key, ID: r.ID, Op: weir.Release}
-	if r.MaxWait > 0 {
-		back.Op = weir.Refund
-	}
-	decider := r.Decider
-	send := func(ctx context.Context) (done bool, err error) {
-		res, err := decider.Decide(ctx, back, nil)
-		if errors.Is(err, weir.ErrUnsupported) {
-			return true, nil
-		}
-		return res.Allowed, err
-	}
-	if !r.own || !r.lost {
-		return guard.Undo(ctx, send)
-	}
-	life := weir.Never
-	if rules, ok := weir.Find[interface {
-		Life(*weir.Request) time.Duration
-	}](r.Decider); ok {
-		life = rules.Life(&r.Request)
-	}
-	return guard.Chase(ctx, life, send)
 }
 
 // A Scratch holds the buffers of one decision, which are reused.
