@@ -2,6 +2,7 @@ package weirgrpc_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -177,7 +178,7 @@ func TestDenied(t *testing.T) {
 			t.Run(tt.name+", "+kind, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := new(service)
-					limit, errs := newInterceptor(t, tt.decider(t), weirgrpc.Leased(all), weirgrpc.Options{LeaseRetryAfter: tt.hint})
+					limit, errs := newInterceptor(t, tt.decider(t), all, weirgrpc.Options{LeaseRetryAfter: tt.hint})
 					var trailer metadata.MD
 					err := call(t.Context(), serve(t, s, limit), grpc.Trailer(&trailer))
 					if got := strings.Join(trailer[pushback], "|"); status.Code(err) != codes.ResourceExhausted || got != tt.pushback || s.count() > 0 {
@@ -212,12 +213,13 @@ func TestViolations(t *testing.T) {
 		t.Fatal(err)
 	}
 	const secret = "secret"
-	request := weirgrpc.Leased(weirgrpc.By(weirgrpc.Text(secret)))
+	request := weirgrpc.By(weirgrpc.Text(secret))
 	for range 2 { // these leases stay held
 		req, err := request(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
+		req.ID = rand.Text()
 		if res, err := lim.Decide(t.Context(), req, nil); err != nil || !res.Allowed {
 			t.Fatal(res, err)
 		}

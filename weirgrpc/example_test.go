@@ -116,12 +116,12 @@ func ExampleByName() {
 }
 
 // At most one call of each method runs at once.
-func ExampleLeased() {
+func ExampleServerInterceptor_leases() {
 	lim, err := weir.New("running", memory.New(nil), algorithm.Concurrency{Limit: 1, Lease: time.Minute}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	limit, err := weirgrpc.NewServerInterceptor(lim, weirgrpc.Leased(weirgrpc.By(weirgrpc.Method)), nil)
+	limit, err := weirgrpc.NewServerInterceptor(lim, weirgrpc.By(weirgrpc.Method), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

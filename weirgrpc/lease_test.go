@@ -46,7 +46,7 @@ func TestLease(t *testing.T) {
 			t.Run(kind+" "+tt.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
-					limit, errs := newInterceptor(t, lim, weirgrpc.Leased(all), weirgrpc.Options{})
+					limit, errs := newInterceptor(t, lim, all, weirgrpc.Options{})
 					s := new(service)
 					c := serve(t, s, limit)
 					s.handle = func(ctx context.Context) error {
@@ -101,7 +101,7 @@ func TestRenew(t *testing.T) {
 			}
 			return lim.Decide(ctx, r, each)
 		})
-		limit, errs := newInterceptor(t, d, weirgrpc.Leased(all), weirgrpc.Options{})
+		limit, errs := newInterceptor(t, d, all, weirgrpc.Options{})
 		s := new(service)
 		c := serve(t, s, limit)
 		s.handle = func(context.Context) error {
@@ -142,7 +142,7 @@ func TestRenewAfterCancel(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: 30 * time.Second})
-				limit, errs := newInterceptor(t, lim, weirgrpc.Leased(all), weirgrpc.Options{})
+				limit, errs := newInterceptor(t, lim, all, weirgrpc.Options{})
 				end := make(chan struct{})
 				c := serve(t, &service{handle: func(context.Context) error { <-end; return nil }}, limit)
 				ctx, cancel := context.WithCancel(t.Context())
@@ -179,7 +179,7 @@ func TestRenewEnds(t *testing.T) {
 			}
 			return lim.Decide(ctx, r, each)
 		})
-		limit, errs := newInterceptor(t, d, weirgrpc.Leased(all), weirgrpc.Options{})
+		limit, errs := newInterceptor(t, d, all, weirgrpc.Options{})
 		c := serve(t, &service{handle: func(context.Context) error {
 			if time.Sleep(10*time.Second + time.Second/2); running.Load() != 1 {
 				t.Errorf("got %d renewals at once, want 1", running.Load())
@@ -198,7 +198,7 @@ func TestRenewEnds(t *testing.T) {
 func TestLeaseLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: 30 * time.Second})
-		limit, errs := newInterceptor(t, lim, weirgrpc.Leased(all), weirgrpc.Options{})
+		limit, errs := newInterceptor(t, lim, all, weirgrpc.Options{})
 		s := new(service)
 		c := serve(t, s, limit)
 		s.handle = func(ctx context.Context) error {
@@ -235,7 +235,7 @@ func TestLeaseOfLostReply(t *testing.T) {
 						}
 						return res, err
 					})
-					limit, errs := newInterceptor(t, lost, weirgrpc.Leased(all), weirgrpc.Options{Timeout: timeout})
+					limit, errs := newInterceptor(t, lost, all, weirgrpc.Options{Timeout: timeout})
 					c := serve(t, new(service), limit)
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
@@ -341,7 +341,7 @@ func TestRenewSlow(t *testing.T) {
 				time.Sleep(tt.reply)
 				return res, err
 			})
-			limit, errs := newInterceptor(t, late, weirgrpc.Leased(all), weirgrpc.Options{})
+			limit, errs := newInterceptor(t, late, all, weirgrpc.Options{})
 			s := new(service)
 			c := serve(t, s, limit)
 			s.handle = func(context.Context) error {
@@ -393,7 +393,7 @@ func TestRenewByLimit(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					limit, errs := newInterceptor(t, wrapped(lim, func(next weir.Decider) weir.Decider { return next }), weirgrpc.Leased(all), weirgrpc.Options{})
+					limit, errs := newInterceptor(t, wrapped(lim, func(next weir.Decider) weir.Decider { return next }), all, weirgrpc.Options{})
 					c := serve(t, &service{handle: func(ctx context.Context) error {
 						before := free(t, watched)
 						for range 100 {
@@ -443,7 +443,7 @@ func TestDegradedHeld(t *testing.T) {
 					return next.Decide(ctx, r, each)
 				})
 			})
-			limit, errs := newInterceptor(t, unsure, weirgrpc.Leased(all), weirgrpc.Options{})
+			limit, errs := newInterceptor(t, unsure, all, weirgrpc.Options{})
 			err := check(t.Context(), serve(t, new(service), limit))
 			synctest.Wait()
 			if status.Code(err) != codes.Unavailable || (free(t, lim) == 0) != away || len(errs.all()) > 0 {

@@ -231,22 +231,6 @@ func TestBy(t *testing.T) {
 	}
 }
 
-// Leased adds another ID to each request, and leaves an ID and an error as they are.
-func TestLeased(t *testing.T) {
-	request := weirgrpc.Leased(all)
-	one, err1 := request(t.Context(), "")
-	two, err2 := request(t.Context(), "")
-	if err1 != nil || err2 != nil || one.ID == "" || one.ID == two.ID || one.Key != weir.KeyOf("all") {
-		t.Errorf("got %+v, %v and %+v, %v, want two IDs", one, err1, two, err2)
-	}
-	if req, err := weirgrpc.Leased(of(weir.Request{ID: "mine"}, nil))(t.Context(), ""); err != nil || req.ID != "mine" {
-		t.Errorf("got %+v, %v, want the ID mine", req, err)
-	}
-	if _, err := weirgrpc.Leased(of(weir.Request{}, weirgrpc.ErrNoKey))(t.Context(), ""); !errors.Is(err, weirgrpc.ErrNoKey) {
-		t.Errorf("got %v, want ErrNoKey", err)
-	}
-}
-
 // On a TCP connection, the segments see the peer, the metadata and the method of the
 // call.
 func TestSegmentsOfCall(t *testing.T) {

@@ -62,7 +62,7 @@ func TestErrors(t *testing.T) {
 		{"a negative MaxWait", lim, of(weir.Request{Key: weir.KeyOf("a"), MaxWait: -1}, nil), codes.Internal, codes.Internal, 1},
 		{"a peek", lim, of(weir.Request{Key: weir.KeyOf("a"), Op: weir.Peek}, nil), codes.Internal, codes.Internal, 1},
 		{"a reset", lim, of(weir.Request{Key: weir.KeyOf("a"), Op: weir.Reset}, nil), codes.Internal, codes.Internal, 1},
-		{"a lease without an ID", leases, all, codes.Internal, codes.Internal, 1},
+		{"a lease", leases, all, codes.OK, codes.OK, 0},
 		{"amounts", counted, weirgrpc.WithCosts(all, ofBytes(7)), codes.OK, codes.OK, 0},
 		{"too many", counted, weirgrpc.WithCosts(all, ofBytes(101)), codes.ResourceExhausted, codes.ResourceExhausted, 0},
 		{"a negative amount", counted, weirgrpc.WithCosts(all, ofBytes(-1)), codes.Internal, codes.Internal, 1},
@@ -158,9 +158,8 @@ func TestMisuse(t *testing.T) {
 		{"a key that metadata cannot have", lim, weirgrpc.By(weirgrpc.Metadata("x key")), nil, "the RequestFunc is nil"},
 		{"an empty FirstOf", lim, weirgrpc.By(weirgrpc.FirstOf()), nil, "the RequestFunc is nil"},
 		{"a nil segment of FirstOf", lim, weirgrpc.By(weirgrpc.FirstOf(weirgrpc.Method, nil)), nil, "the RequestFunc is nil"},
-		{"Leased without a RequestFunc", lim, weirgrpc.Leased(nil), nil, "the RequestFunc is nil"},
 		{"WithCosts without a RequestFunc", lim, weirgrpc.WithCosts(nil, ofBytes(1)), nil, "the RequestFunc is nil"},
-		{"WithCosts without a function", lim, weirgrpc.WithCosts(all, nil), nil, "WithCosts if a function given to them is nil"},
+		{"WithCosts without a function", lim, weirgrpc.WithCosts(all, nil), nil, "WithCosts if a function given to it is nil"},
 		{"a negative LeaseRetryAfter", lim, all, &weirgrpc.Options{LeaseRetryAfter: -1}, "Options.LeaseRetryAfter is -1ns: it must be above 0"},
 		{"a negative timeout", lim, all, &weirgrpc.Options{Timeout: -1}, "Options.Timeout is -1ns: it must be above 0"},
 	} {
@@ -284,7 +283,7 @@ func TestDecisionEnds(t *testing.T) {
 			t.Run(tt.name+", "+kind, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := new(service)
-					limit, errs := newInterceptor(t, hanging, weirgrpc.Leased(all), weirgrpc.Options{Timeout: tt.timeout, FailOpen: tt.open})
+					limit, errs := newInterceptor(t, hanging, all, weirgrpc.Options{Timeout: tt.timeout, FailOpen: tt.open})
 					var server answers
 					c := serveAnd(t, s, limit, &server)
 					ctx, cancel := context.WithTimeout(t.Context(), tt.limit)

@@ -52,7 +52,7 @@ func TestLeaseRetryAfter(t *testing.T) {
 			if tt.bare {
 				d = deciderFunc(lim.Decide)
 			}
-			limit, _ := newMiddleware(t, d, weirhttp.Leased(all), weirhttp.Options{LeaseRetryAfter: tt.hint})
+			limit, _ := newMiddleware(t, d, all, weirhttp.Options{LeaseRetryAfter: tt.hint})
 			if w := serve(limit(new(counting)), nil); w.Code != 429 || w.Header().Get("Retry-After") != tt.want {
 				t.Errorf("%s: got %d, Retry-After %q, want 429 and %q", tt.name, w.Code, w.Header().Get("Retry-After"), tt.want)
 			}

@@ -177,7 +177,7 @@ func TestWindowless(t *testing.T) {
 					ops, r.Cost = append(ops, r.Op), limit
 					return lim.Decide(ctx, r, each)
 				})
-				mw, errs := newMiddleware(t, d, weirhttp.Leased(all), weirhttp.Options{Headers: dialect})
+				mw, errs := newMiddleware(t, d, all, weirhttp.Options{Headers: dialect})
 				h := mw(new(counting))
 				serve(h, nil)
 				w := serve(h, nil)

@@ -172,28 +172,31 @@ func (o observed) Decide(ctx context.Context, r weir.Request, each []weir.Result
 	return o.f(ctx, r, each)
 }
 
-// A lease or a turn whose reply is lost is undone, even if the request is passed on. If the
-// store grants it after the undo, a later one undoes it, if the middleware or Leased made
-// the ID. An ID of the caller is undone at most once, at once: a retry with it within the
-// second keeps its lease.
+// A lease or a turn whose reply is lost is undone, if the middleware made the ID. If the store
+// grants it after the undo, a later one undoes it. With FailOpen, nothing is undone, but the
+// lease is released after the handler. An ID of the caller is not undone: a retry with it keeps
+// its lease.
 func TestLostReply(t *testing.T) {
 	const late, end = 300 * time.Millisecond, 100 * time.Millisecond
-	job, turn := algorithm.Concurrency{Limit: 1, Lease: time.Hour}, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}
-	for name, tt := range map[string]struct {
-		a     algorithm.Algorithm
-		req   weir.Request
-		late  time.Duration // of the grant
+	type held struct {
 		undos int
 		free  int64
+	}
+	job, turn := algorithm.Concurrency{Limit: 1, Lease: time.Hour}, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}
+	for name, tt := range map[string]struct {
+		a    algorithm.Algorithm
+		req  weir.Request
+		late time.Duration // of the grant
+		want [2]held       // without and with FailOpen
 	}{
-		"Leased":            {job, weir.Request{}, 0, 1, 1},
-		"Leased, late":      {job, weir.Request{}, late, 2, 1},
-		"a short lease":     {algorithm.Concurrency{Limit: 1, Lease: 900 * time.Millisecond}, weir.Request{}, late, 1, 1},
-		"no lease":          {turn, weir.Request{}, late, 1, 0},
-		"a turn":            {turn, weir.Request{MaxWait: time.Hour}, 0, 1, 1},
-		"a turn, late":      {turn, weir.Request{MaxWait: time.Hour}, late, 2, 1},
-		"the caller's":      {job, weir.Request{ID: "mine"}, late, 1, 0},
-		"the caller's turn": {turn, weir.Request{MaxWait: time.Hour, ID: "mine"}, late, 0, 0},
+		"a lease":           {job, weir.Request{}, 0, [2]held{{1, 1}, {1, 1}}},
+		"a lease, late":     {job, weir.Request{}, late, [2]held{{2, 1}, {2, 1}}},
+		"a short lease":     {algorithm.Concurrency{Limit: 1, Lease: 900 * time.Millisecond}, weir.Request{}, late, [2]held{{1, 1}, {1, 1}}},
+		"no lease":          {turn, weir.Request{}, late, [2]held{{0, 0}, {0, 0}}},
+		"a turn":            {turn, weir.Request{MaxWait: time.Hour}, 0, [2]held{{1, 1}, {0, 0}}},
+		"a turn, late":      {turn, weir.Request{MaxWait: time.Hour}, late, [2]held{{2, 1}, {0, 0}}},
+		"the caller's":      {job, weir.Request{ID: "mine"}, late, [2]held{{0, 0}, {1, 0}}},
+		"the caller's turn": {turn, weir.Request{MaxWait: time.Hour, ID: "mine"}, late, [2]held{{0, 0}, {0, 0}}},
 	} {
 		for _, end := range []struct {
 			opts             weirhttp.Options
@@ -206,7 +209,10 @@ func TestLostReply(t *testing.T) {
 			{weirhttp.Options{Timeout: end, FailOpen: true}, time.Hour, time.Hour, 200, 1},
 		} {
 			synctest.Test(t, func(t *testing.T) {
-				lim, undos, lost := newLimiter(t, tt.a), 0, true
+				lim, undos, lost, want := newLimiter(t, tt.a), 0, true, tt.want[0]
+				if end.opts.FailOpen {
+					want = tt.want[1]
+				}
 				d := observed{lim, func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 					if r.Op != weir.Consume {
 						undos++
@@ -222,9 +228,6 @@ func TestLostReply(t *testing.T) {
 					req.Key = weir.KeyOf("all")
 					return req, nil
 				}
-				if tt.req.MaxWait == 0 {
-					request = weirhttp.Leased(request)
-				}
 				limit, errs := newMiddleware(t, d, request, end.opts)
 				ctx, cancel := context.WithTimeout(t.Context(), end.deadline)
 				time.AfterFunc(end.cancel, cancel)
@@ -235,8 +238,8 @@ func TestLostReply(t *testing.T) {
 				sleep := func(http.ResponseWriter, *http.Request) {
 					time.Sleep(time.Minute)
 					synctest.Wait()
-					if res, err := lim.Peek(t.Context(), "all"); err != nil || res.Remaining != tt.free || undos != tt.undos || len(*errs) != end.errs {
-						t.Errorf("%s, %+v: got %+v, %v after %d undos, errors %v, want %d free after %d", name, end, res, err, undos, *errs, tt.free, tt.undos)
+					if res, err := lim.Peek(t.Context(), "all"); err != nil || (held{undos, res.Remaining}) != want || len(*errs) != end.errs {
+						t.Errorf("%s, %+v: got %+v, %v after %d undos, errors %v, want %+v", name, end, res, err, undos, *errs, want)
 					}
 				}
 				if lost = false; tt.req.ID == "" {
@@ -272,7 +275,9 @@ func TestNoLateGrant(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			limit, _ := newMiddleware(t, deciderFunc(func(_ context.Context, r weir.Request, _ []weir.Result) (weir.Result, error) {
-				if r.Op == weir.Release {
+				if r.ID == "" {
+					return weir.Result{}, weir.ErrInvalidLease
+				} else if r.Op != weir.Consume {
 					undos++
 					return weir.Result{}, store.ErrUnavailable
 				}
@@ -281,7 +286,7 @@ func TestNoLateGrant(t *testing.T) {
 				}
 				lease.Allowed, lease.Degraded = tt.allowed, tt.degraded
 				return lease, tt.err
-			}), weirhttp.Leased(all), weirhttp.Options{})
+			}), all, weirhttp.Options{})
 			if tt.gone {
 				cancel()
 			}

@@ -109,7 +109,7 @@ func TestErrors(t *testing.T) {
 		{"a negative cost", lim, of(weir.Request{Key: weir.KeyOf("a"), Cost: -1}, nil), 500, 500, 1},
 		{"a peek", lim, of(weir.Request{Key: weir.KeyOf("a"), Op: weir.Peek}, nil), 500, 500, 1},
 		{"a reset", lim, of(weir.Request{Key: weir.KeyOf("a"), Op: weir.Reset}, nil), 500, 500, 1},
-		{"a lease without an ID", leases, all, 500, 500, 1},
+		{"a lease", leases, all, 204, 204, 0},
 	} {
 		for _, open := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, fail open %v", tt.name, open), func(t *testing.T) {
@@ -373,7 +373,7 @@ func TestNewErrors(t *testing.T) {
 		{nilLimiter, all, weirhttp.Options{}, "the Limiter is nil or a zero value"},
 		{new(weir.Limiter), all, weirhttp.Options{}, "the Limiter is nil or a zero value"},
 		{lim, nil, weirhttp.Options{}, "the RequestFunc is nil"},
-		{lim, weirhttp.WithCosts(all, nil), weirhttp.Options{}, "WithCosts return nil if a function"},
+		{lim, weirhttp.WithCosts(all, nil), weirhttp.Options{}, "WithCosts returns nil if a function"},
 		{lim, weirhttp.WithCosts(nil, ofBytes(1, nil)), weirhttp.Options{}, "the RequestFunc is nil"},
 		{lim, all, weirhttp.Options{Headers: 9}, "Options.Headers is 9"},
 		{lim, all, weirhttp.Options{Timeout: -1}, "Options.Timeout is -1ns"},

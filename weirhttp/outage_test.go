@@ -124,7 +124,7 @@ func TestDegradedHeld(t *testing.T) {
 				}
 			}
 			leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
-			limit, errs := newMiddleware(t, unsure(leases, &away), with("1", 0), weirhttp.Options{})
+			limit, errs := newMiddleware(t, unsure(leases, &away), with("", 0), weirhttp.Options{})
 			next := new(counting)
 			if w := serve(limit(next), httptest.NewRequest(http.MethodGet, "/", nil)); w.Code != 503 || next.calls > 0 {
 				t.Errorf("got %d and %d calls, want 503 and none", w.Code, next.calls)

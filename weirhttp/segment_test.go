@@ -70,7 +70,7 @@ func TestWithCosts(t *testing.T) {
 	}{
 		{"7 of 10", weirhttp.WithCosts(all, ofBytes(7, nil)), 204, nil, ""},
 		{"7 of 3", weirhttp.WithCosts(all, ofBytes(7, nil)), 429, nil, ""},
-		{"3 of 3", weirhttp.Leased(weirhttp.WithCosts(all, ofBytes(3, nil))), 204, nil, ""},
+		{"3 of 3", weirhttp.WithCosts(all, ofBytes(3, nil)), 204, nil, ""},
 		{"nothing", weirhttp.WithCosts(all, ofBytes(0, nil)), 204, nil, ""},
 		{"By alone", all, 500, weir.ErrInvalidCost, `weirhttp: the request has no Costs: use WithCosts: weir: rule "bytes" counts the unit "bytes"`},
 		{"a negative amount", weirhttp.WithCosts(all, ofBytes(-1, nil)), 500, weir.ErrInvalidCost, `has -1 of the unit "bytes"`},

@@ -73,7 +73,7 @@ func TestLateGrants(t *testing.T) {
 					switch i % 3 {
 					case 2:
 						served, failed := false, false
-						limit, err := weirhttp.New(jobs, weirhttp.Leased(weirhttp.By(weirhttp.Text("all"))), &weirhttp.Options{
+						limit, err := weirhttp.New(jobs, weirhttp.By(weirhttp.Text("all")), &weirhttp.Options{
 							OnError: func(*http.Request, error) { failed = true },
 						})
 						if err != nil {
