@@ -82,9 +82,7 @@ func (r *Request) finish(ctx context.Context, pkg string, actual weir.Actual) er
 	}
 	back := weir.Request{Key: r.Key, ID: r.ID, Op: op, Actual: actual}
 	return r.end(ctx, back, func(res *weir.Result, err error, each []weir.Result) error {
-		if none && errors.Is(err, weir.ErrUnsupported) {
-			return nil
-		} else if none || err != nil {
+		if none || err != nil {
 			return err
 		}
 		return r.short(pkg, &back, res, each)

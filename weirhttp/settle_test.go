@@ -1,0 +1,310 @@
+package weirhttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+	"github.com/weir-go/weir/weirhttp"
+)
+
+var (
+	places = weir.Rule{Name: "places", Algorithm: algorithm.Concurrency{Limit: 2, Lease: time.Hour}, Cost: 1}
+	tokens = weir.Rule{Name: "tokens", Algorithm: algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerDay(10)}}
+)
+
+// newWork returns a limiter of rules whose decisions can be settled, and a function that returns
+// what Peek says remains in each rule.
+func newWork(t *testing.T, settles bool, rules ...weir.Rule) (*weir.Limiter, func() string) {
+	t.Helper()
+	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "work", Rules: rules}, &weir.Options{Settles: settles})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lim, func() string {
+		t.Helper()
+		each := make([]weir.Result, len(rules))
+		if _, err := lim.Decide(context.Background(), weir.Request{Key: weir.KeyOf("all"), Op: weir.Peek}, each); err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for _, one := range each {
+			left = append(left, fmt.Sprint(one.Rule, " ", one.Remaining))
+		}
+		return strings.Join(left, ", ")
+	}
+}
+
+// workFor makes requests at a cost of 3. Without a lease, they have an ID.
+func workFor(lease bool) weirhttp.RequestFunc {
+	return func(r *http.Request) (weir.Request, error) {
+		req, err := all(r)
+		if req.Cost = 3; !lease {
+			req.ID = "work"
+		}
+		return req, err
+	}
+}
+
+// What the handler says last is what its request costs, and the place is free when it has
+// returned, even if its client has gone, or the decision was unknown.
+func TestSettle(t *testing.T) {
+	settle := func(n int64) func(context.Context) error {
+		return func(ctx context.Context) error { return weirhttp.Settle(ctx, weir.ActualCost(n)) }
+	}
+	zero := func(ctx context.Context) error { return weirhttp.Settle(ctx, weir.Actual{}) }
+	panics := func(v any) func(context.Context) error { return func(context.Context) error { panic(v) } }
+	type calls []func(context.Context) error
+	for name, tt := range map[string]struct {
+		handle  calls
+		refunds bool  // Options.RefundPanics
+		left    int64 // tokens, afterwards
+		asks    bool  // for another cost
+	}{
+		"nothing":                      {nil, true, 7, false},
+		"Settle":                       {calls{settle(5)}, true, 5, true},
+		"Settle at 0":                  {calls{settle(0)}, false, 10, true},
+		"Settle twice":                 {calls{settle(5), settle(2)}, false, 8, true},
+		"Settle, and then not":         {calls{settle(5), zero}, false, 7, false},
+		"Refund":                       {calls{weirhttp.Refund}, false, 10, true},
+		"Settle then Refund":           {calls{settle(5), weirhttp.Refund}, false, 10, true},
+		"Refund then Settle":           {calls{weirhttp.Refund, settle(5)}, false, 5, true},
+		"panic":                        {calls{panics("handler")}, false, 7, false},
+		"panic, refunded":              {calls{panics("handler")}, true, 10, true},
+		"panic after Settle, refunded": {calls{settle(5), panics("handler")}, true, 5, true},
+		"a proxy's client leaves":      {calls{panics(http.ErrAbortHandler)}, true, 7, false},
+	} {
+		for _, lease := range []bool{false, true} {
+			for _, how := range []string{"at once", "gone", "lost reply", "late grant", "outage"} {
+				for _, opaque := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s, lease %v, %s, opaque %v", name, lease, how, opaque), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) {
+							rules := []weir.Rule{tokens}
+							if lease {
+								rules = []weir.Rule{tokens, places}
+							}
+							lim, left := newWork(t, true, rules...)
+							var mu sync.Mutex
+							var ends []weir.Op
+							f := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+								if r.Op != weir.Consume || r.ID == "" {
+									mu.Lock()
+									defer mu.Unlock()
+									if r.Op != weir.Consume {
+										ends = append(ends, r.Op)
+									}
+									return lim.Decide(ctx, r, each)
+								}
+								switch how {
+								case "lost reply":
+									_, _ = lim.Decide(ctx, r, each)
+								case "late grant":
+									time.AfterFunc(300*time.Millisecond, func() { _, _ = lim.Decide(context.Background(), r, nil) })
+								case "outage":
+								default:
+									return lim.Decide(ctx, r, each)
+								}
+								return weir.Result{}, store.ErrUnavailable
+							})
+							d := weir.Decider(f)
+							if !opaque {
+								d = observed{lim, f}
+							}
+							ctx, cancel := context.WithCancel(t.Context())
+							limit, errs := newMiddleware(t, d, workFor(lease), weirhttp.Options{FailOpen: true, RefundPanics: tt.refunds})
+							during := ""
+							h := limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+								if during = left(); how == "gone" {
+									cancel()
+								}
+								for _, call := range tt.handle {
+									if err := call(r.Context()); err != nil {
+										t.Error(err)
+									}
+								}
+							}))
+							func() {
+								defer func() {
+									if v := recover(); (v != nil) != strings.Contains(name, "panic") && v != http.ErrAbortHandler {
+										t.Errorf("got panic %v", v)
+									}
+								}()
+								serve(h, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+							}()
+							cancel()
+							mu.Lock()
+							sent := slices.Clone(ends)
+							mu.Unlock()
+							unknown := how == "lost reply" || how == "late grant" || how == "outage"
+							granted, found := how != "outage", how != "outage" && how != "late grant"
+							wantErrs, wantEnds, wantDuring, wantLeft := 0, 0, "tokens 10", "tokens 10"
+							if unknown {
+								wantErrs++
+							}
+							if tt.asks && !found {
+								wantErrs++
+							}
+							if lease || tt.asks || unknown && opaque {
+								wantEnds = 1
+							}
+							if found {
+								wantDuring = "tokens 7"
+							}
+							if granted {
+								wantLeft = fmt.Sprint("tokens ", tt.left)
+							}
+							if how == "late grant" && !lease { // under an ID of the RequestFunc, so the end is not repeated
+								wantLeft = "tokens 7"
+							}
+							if lease {
+								if wantLeft += ", places 2"; found {
+									wantDuring += ", places 1"
+								} else {
+									wantDuring += ", places 2"
+								}
+							}
+							if len(*errs) != wantErrs || len(sent) != wantEnds || during != wantDuring {
+								t.Errorf("got errors %v, ends %v and during the call %s, want %d, %d and %s", *errs, sent, during, wantErrs, wantEnds, wantDuring)
+							}
+							if wantEnds == 1 && (sent[0] == weir.Finish) != (lease || unknown && opaque) {
+								t.Errorf("got %v", sent)
+							}
+							time.Sleep(time.Minute)
+							if synctest.Wait(); left() != wantLeft || len(*errs) != wantErrs {
+								t.Errorf("got %s and errors %v, want %s", left(), *errs, wantLeft)
+							}
+						})
+					})
+				}
+			}
+		}
+	}
+}
+
+// A cost that the decision does not get is an error for OnError, and the place is free all the
+// same.
+func TestSettleFails(t *testing.T) {
+	settle := func(n int64) weir.Actual { return weir.ActualCost(n) }
+	for name, tt := range map[string]struct {
+		settles bool
+		rules   []weir.Rule
+		actual  weir.Actual
+		want    string // the error
+		left    string
+	}{
+		"no amounts":                {false, []weir.Rule{tokens, places}, weir.Actual{}, "", "tokens 7, places 2"},
+		"without Options.Settles":   {false, []weir.Rule{tokens, places}, settle(5), "Options.Settles", "tokens 7, places 2"},
+		"a refund without it":       {false, []weir.Rule{tokens, places}, weir.ActualRefund(), "Options.Settles", "tokens 7, places 2"},
+		"an invalid amount":         {true, []weir.Rule{tokens, places}, settle(-1), "it must be 0 or more", "tokens 7, places 2"},
+		"an invalid amount, no ID":  {true, []weir.Rule{tokens}, settle(-1), "it must be 0 or more", "tokens 7"},
+		"a unit that nobody counts": {true, []weir.Rule{tokens, places}, weir.ActualCosts(weir.CostsOf(map[string]int64{"x": 1})), "x", "tokens 7, places 2"},
+	} {
+		for _, opaque := range []bool{false, true} {
+			lim, left := newWork(t, tt.settles, tt.rules...)
+			d := weir.Decider(lim)
+			if opaque {
+				d = deciderFunc(lim.Decide)
+			}
+			limit, errs := newMiddleware(t, d, workFor(len(tt.rules) > 1), weirhttp.Options{})
+			serve(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if err := weirhttp.Settle(r.Context(), tt.actual); err != nil {
+					t.Error(err)
+				}
+			})), nil)
+			if got := fmt.Sprint(*errs); len(*errs) > 1 || (len(*errs) == 1) != (tt.want != "") || !strings.Contains(got, tt.want) || left() != tt.left {
+				t.Errorf("%s, opaque %v: got errors %s and %s, want %q and %s", name, opaque, got, left(), tt.want, tt.left)
+			}
+		}
+	}
+}
+
+// An answer to a Settle that is not full is an error.
+func TestSettlement(t *testing.T) {
+	lim := weirtest.NewPolicy(t, memory.New(nil), counted)
+	five, bytes := weir.ActualCost(5), weir.ActualCosts(weir.CostsOf(map[string]int64{"bytes": 5}))
+	for name, tt := range map[string]struct {
+		actual weir.Actual
+		res    weir.Result
+		each   int64 // what the rule of the unit costs
+		want   string
+	}{
+		"full":             {five, weir.Result{Allowed: true, Granted: 5}, 0, ""},
+		"not found":        {five, weir.Result{}, 0, "was not found"},
+		"kept":             {five, weir.Result{Rule: "day", Granted: 3}, 0, `rule "day" keeps`},
+		"in debt":          {five, weir.Result{Allowed: true, Granted: 4}, 0, "costs 4 of the actual 5"},
+		"a unit":           {bytes, weir.Result{Allowed: true}, 5, ""},
+		"a unit in debt":   {bytes, weir.Result{Allowed: true}, 4, `costs 4 of the actual 5 bytes in rule "bytes"`},
+		"a refund":         {weir.ActualRefund(), weir.Result{Allowed: true}, 0, ""},
+		"nothing refunded": {weir.ActualRefund(), weir.Result{}, 0, "was not found"},
+	} {
+		limit, errs := newMiddleware(t, observed{lim, func(_ context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+			if r.Op == weir.Consume {
+				return weir.Result{Allowed: true}, nil
+			}
+			if each[0] = (weir.Result{Allowed: true, Granted: tt.each}); r.ID != "work" || r.Key != weir.KeyOf("all") || (r.Op == weir.Refund) != (tt.actual == weir.ActualRefund()) {
+				t.Errorf("%s: got %+v", name, r)
+			}
+			return tt.res, nil
+		}}, workFor(false), weirhttp.Options{})
+		serve(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _ = weirhttp.Settle(r.Context(), tt.actual) })), nil)
+		if got := fmt.Sprint(*errs); (len(*errs) == 1) != (tt.want != "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: got errors %s, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// Settle returns an error without a decision with an ID, and after the handler. A request without
+// an ID reaches the handler as it is.
+func TestSettleNothing(t *testing.T) {
+	lim := newLimiter(t, tokens.Algorithm)
+	limit, errs := newMiddleware(t, lim, all, weirhttp.Options{})
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	serve(limit(http.HandlerFunc(func(_ http.ResponseWriter, got *http.Request) {
+		if err := weirhttp.Refund(got.Context()); err == nil || got != r {
+			t.Errorf("got %v, and the same request is %v", err, got == r)
+		}
+	})), r)
+	limit, _ = newMiddleware(t, lim, workFor(false), weirhttp.Options{})
+	var ctx context.Context
+	serve(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ctx = r.Context() })), nil)
+	if err := weirhttp.Settle(ctx, weir.ActualCost(1)); err == nil || !strings.Contains(err.Error(), "has returned") || len(*errs) > 0 {
+		t.Errorf("got %v, errors %v", err, *errs)
+	}
+}
+
+// The decider of a plan can hold leases where the other does not. A denied request has no Finish.
+func TestPlanLeases(t *testing.T) {
+	pro, left := newWork(t, true, tokens, places)
+	var ops []weir.Op
+	plan := weirtest.Wrap(t, pro, weirtest.Around(func(next weir.Decider) weir.Decider {
+		return observed{next, func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+			ops = append(ops, r.Op)
+			return next.Decide(ctx, r, each)
+		}}
+	}))
+	limit, errs := newMiddleware(t, failing(errors.New("not asked")), workFor(true), weirhttp.Options{Plan: func(*http.Request) (weir.Decider, error) { return plan, nil }})
+	h := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if left() != "tokens 7, places 1" && left() != "tokens 4, places 1" && left() != "tokens 1, places 1" {
+			t.Error(left())
+		}
+	}))
+	for range 4 {
+		serve(h, nil)
+	}
+	if got := fmt.Sprint(ops); got != "[Consume Finish Consume Finish Consume Finish Consume]" || len(*errs) > 0 {
+		t.Errorf("got %s, errors %v", got, *errs)
+	}
+}
