@@ -42,11 +42,20 @@ type Rules struct {
 
 // RulesOf returns the rules of d.
 func RulesOf(d weir.Decider) Rules {
-	r := Rules{Decider: d}
 	if rules, ok := weir.Find[interface{ Renews() time.Duration }](d); ok {
-		r.Lease = rules.Renews()
+		return Rules{d, rules.Renews()}
 	}
-	return r
+	lim, ok := weir.Find[interface{ Rules() []weir.RuleInfo }](d) // in a wrapper without Unwrap
+	if !ok {
+		return Rules{d, 0}
+	}
+	lease := weir.Never
+	for _, rule := range lim.Rules() {
+		if limit, err := rule.Algorithm.NewLimit(); rule.Type == weir.LeaseRule && err == nil {
+			lease = min(lease, limit.Lease)
+		}
+	}
+	return Rules{d, lease}
 }
 
 // A Request is a request of a caller, and who decides it.
