@@ -177,6 +177,15 @@ func (l *Lease) giveUp(ctx context.Context, err error) error {
 	return errors.Join(err, failed)
 }
 
+func init() {
+	guard.LeaseTime = func(limiter any) time.Duration {
+		if l, ok := limiter.(*Limiter); ok && l.Valid() == nil {
+			return l.bound.renews
+		}
+		return Never
+	}
+}
+
 // Undo returns the Op and the Actual of a request that undoes a decision with a lease.
 // Package gate finds it with Find.
 func (b *bound) Undo() (Op, Actual) {
@@ -185,10 +194,6 @@ func (b *bound) Undo() (Op, Actual) {
 	}
 	return Release, Actual{}
 }
-
-// Renews returns the shortest lease time of all rules and shadow rules, or Never if no rule
-// holds leases. Package gate finds it with Find.
-func (b *bound) Renews() time.Duration { return b.renews }
 
 // Life returns how long what r is granted can stay. Package gate finds it with Find.
 func (b *bound) Life(r *Request) (life time.Duration) {

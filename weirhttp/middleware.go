@@ -61,11 +61,11 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		next.ServeHTTP(w, r)
 		return
 	}
-	m.run(w, r, req, next)
+	m.run(w, r, &req, next)
 }
 
 // run calls the handler of a request with an ID, and ends its decision.
-func (m *middleware) run(w http.ResponseWriter, r *http.Request, req gate.Request, next http.Handler) {
+func (m *middleware) run(w http.ResponseWriter, r *http.Request, req *gate.Request, next http.Handler) {
 	req.Run(r.Context(), "weirhttp", m.opts.RefundPanics, func(err error) { m.report(r, err) }, func(ctx context.Context) {
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})

@@ -12,47 +12,58 @@ import (
 	"github.com/weir-go/weir/internal/guard"
 )
 
-// A bill is what the handler of a request has said about its cost.
-type bill struct {
-	mu     sync.Mutex
-	actual weir.Actual
-	ended  bool
+// A work is the context of the handler of a request, and what it has said about its cost.
+type work struct {
+	context.Context
+
+	request Request
+	mu      sync.Mutex
+	actual  weir.Actual
+	ended   bool
 }
 
-type billKey struct{}
+type workKey struct{}
+
+// Value implements [context.Context].
+func (w *work) Value(key any) any {
+	if key == (workKey{}) {
+		return w
+	}
+	return w.Context.Value(key)
+}
 
 // Record records the actual cost of the request whose context is ctx. pkg is the name of the
 // calling package.
 func Record(ctx context.Context, pkg string, actual weir.Actual) error {
-	b, _ := ctx.Value(billKey{}).(*bill)
-	if b == nil {
+	w, _ := ctx.Value(workKey{}).(*work)
+	if w == nil {
 		return fmt.Errorf("%s: Settle or Refund: the context has no decision with an ID: pass the context of the handler, and let the RequestFunc set an ID", pkg)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ended {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
 		return fmt.Errorf("%s: Settle or Refund: the handler has returned: call it before, or use the limiter for work that goes on", pkg)
 	}
-	b.actual = actual
+	w.actual = actual
 	return nil
 }
 
 // end returns the recorded cost, and lets Record return errors from now on.
-func (b *bill) end() weir.Actual {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ended = true
-	return b.actual
+func (w *work) end() weir.Actual {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	return w.actual
 }
 
 // Run calls handle, the handler of r, with a context for Record. Then it ends the decision, and
 // reports an error. If refunds is true, it refunds the decision after a panic, unless the handler
-// has recorded a cost. A panic with http.ErrAbortHandler is none: a proxy has it when its client
-// leaves.
+// has recorded a cost. A proxy panics with http.ErrAbortHandler when its client leaves, so that
+// refunds nothing.
 func (r *Request) Run(ctx context.Context, pkg string, refunds bool, report func(error), handle func(context.Context)) {
-	b := new(bill)
+	w := &work{Context: ctx, request: *r}
 	defer func() {
-		actual := b.end()
+		actual := w.end()
 		if refunds && actual == (weir.Actual{}) {
 			if v := recover(); v != nil {
 				defer panic(v)
@@ -61,11 +72,11 @@ func (r *Request) Run(ctx context.Context, pkg string, refunds bool, report func
 				}
 			}
 		}
-		if err := r.finish(ctx, pkg, actual); err != nil {
+		if err := w.request.finish(ctx, pkg, actual); err != nil {
 			report(err)
 		}
 	}()
-	handle(context.WithValue(ctx, billKey{}, b))
+	handle(w)
 }
 
 // finish ends a request whose handler has returned: it gives the decision the actual cost, if

@@ -42,20 +42,14 @@ type Rules struct {
 
 // RulesOf returns the rules of d.
 func RulesOf(d weir.Decider) Rules {
-	if rules, ok := weir.Find[interface{ Renews() time.Duration }](d); ok {
-		return Rules{d, rules.Renews()}
+	lim, ok := d.(*weir.Limiter)
+	if !ok {
+		lim, ok = weir.Find[*weir.Limiter](d)
 	}
-	lim, ok := weir.Find[interface{ Rules() []weir.RuleInfo }](d) // in a wrapper without Unwrap
 	if !ok {
 		return Rules{d, 0}
 	}
-	lease := weir.Never
-	for _, rule := range lim.Rules() {
-		if limit, err := rule.Algorithm.NewLimit(); rule.Type == weir.LeaseRule && err == nil {
-			lease = min(lease, limit.Lease)
-		}
-	}
-	return Rules{d, lease}
+	return Rules{d, guard.LeaseTime(lim)}
 }
 
 // A Request is a request of a caller, and who decides it.
