@@ -7,29 +7,31 @@ import (
 	"github.com/weir-go/weir/internal/gate"
 )
 
-// Settle makes actual the cost of a call, which its handler calls with its context, or
-// with that of its stream:
+// Settle makes actual the cost of a call. Its handler calls it with its context, or with
+// that of its stream:
 //
-//	weirgrpc.Settle(ctx, weir.ActualCosts(usage))
+//	err := weirgrpc.Settle(ctx, weir.ActualCost(tokens))
 //
-// Settle only records actual, in place of what an earlier Settle or [Refund] recorded. When
-// the handler has returned, even if the caller has gone, the interceptor settles the
-// decision as [weir.Limiter.Finish] does, within a second. Without a Settle or a Refund, and
-// after a Settle with the zero Actual, the call costs what it consumed at first.
+// It only records actual, and the last Settle or [Refund] counts. When the handler has
+// returned, even if the caller has gone, the interceptor settles the decision, in the call
+// that also releases its lease. If nothing is recorded, or the zero Actual, the call costs
+// what it consumed at first.
 //
-// If the decision could not be settled, was not found, or costs less than actual,
-// [Options].OnError gets an error. An amount of 0 keeps the ID, and ActualRefund is Refund.
+// If the decision was not found, or costs less than actual afterwards, or if the store did
+// not answer within a second, [Options].OnError gets an error: [weir.Limiter.Finish] has
+// the rules. With a rule that holds leases, the limiter needs weir's Options.Settles.
 //
-// Settle returns an error only if the call has no decision with an ID, or its handler has
-// returned. The RequestFunc sets the ID. If a rule holds leases or the request has a
-// MaxWait, the interceptor makes one that is missing. If a call goes through several
-// interceptors, Settle is for the innermost that has an ID.
+// Settle returns an error only if the call has no decision with an ID, or if its handler
+// has returned. The RequestFunc sets the ID, unless a rule holds leases or the request has a
+// MaxWait: then the interceptor makes one. If a call goes through several interceptors,
+// Settle is for the innermost whose request has an ID. A handler that leaves work running
+// uses the limiter itself, without this interceptor.
 func Settle(ctx context.Context, actual weir.Actual) error {
 	return gate.Record(ctx, "weirgrpc", actual)
 }
 
-// Refund is [Settle] for a call that costs nothing: its handler calls it if the work
-// failed. It ends the ID, as [weir.Limiter.Refund] does.
+// Refund is [Settle] with [weir.ActualRefund], for work that failed: the call costs
+// nothing, and its ID ends.
 func Refund(ctx context.Context) error {
 	return gate.Record(ctx, "weirgrpc", weir.ActualRefund())
 }

@@ -76,10 +76,13 @@
 // gRPC retries no call whose header has been sent. So if another interceptor sets a
 // header before this one denies the call, the client does not retry.
 //
-// # Leases
+// # Costs and leases
 //
-// If a rule is an algorithm.Concurrency, each request needs an ID of its own: use
-// [Leased]. The lease is held until the handler returns or panics, and for a stream until
+// If the cost is known only after the work, the RequestFunc sets an estimate and an ID, and
+// the handler calls [Settle] or [Refund]. When the handler has returned, or panicked, the
+// interceptor ends the decision in one call of the store, even if the caller has gone.
+//
+// If a rule is an algorithm.Concurrency, the lease is held until then, so for a stream until
 // the stream ends. Until then, it is renewed whenever a third of the shortest lease time
 // of the rules has passed. If it is lost nevertheless, for example during an outage,
 // Options.OnError gets a [weir.ErrLeaseLost], and the handler goes on.
@@ -119,6 +122,9 @@ var (
 // method is the full name, for example "/grpc.health.v1.Health/Check". ctx is the context
 // of the call: on a server, it holds the peer and the incoming metadata.
 //
+// Set a new ID for each call. Two calls with the same ID share their tokens and their
+// lease, and the first handler that returns ends the lease of both.
+//
 // If it returns [ErrUnlimited], or an error that wraps it, the call is not limited. After
 // any other error, the call is rejected: see the package documentation.
 type RequestFunc func(ctx context.Context, method string) (weir.Request, error)
@@ -147,7 +153,9 @@ type Options struct {
 
 	// FailOpen passes calls on if the store is not available, or does not answer within
 	// Timeout. Otherwise such a call ends with UNAVAILABLE. After other errors, calls are
-	// never passed on.
+	// never passed on. The store may have made the decision of a call that is passed on, so
+	// the lease is released and the cost is settled after the handler, as for any other
+	// call. Such a lease is not renewed.
 	FailOpen bool
 
 	// RefundPanics refunds a call whose handler panics before it has called [Settle] or
@@ -158,8 +166,9 @@ type Options struct {
 	// a log-in method: the limits help an attacker.
 	HideRules bool
 
-	// OnError is called with each error, even if the call is passed on. A denied call and
-	// a call that its caller cancels are not errors. If the caller's deadline passes
+	// OnError is called with each error, even if the call is passed on, and if a [Settle] or
+	// a [Refund] had no full effect. A denied call and a call that its caller cancels are
+	// not errors. If the caller's deadline passes
 	// during a decision, that is an error, because the store can be slow. But a client
 	// that gives up at its deadline can look like one that cancels.
 	//
@@ -187,6 +196,10 @@ type ServerInterceptor struct {
 // MaxWait is cut to the time until the caller's deadline. If the caller ends the call in
 // the meantime, the tokens are refunded, unless the RequestFunc sets an ID, which another
 // call can use.
+//
+// If the RequestFunc sets no ID, the interceptor makes one for a lease or a MaxWait. Only
+// such a decision is undone, as [weir.Limiter.TryAcquire] says, if its reply was lost and
+// the call is not passed on. Another call can use an ID of the RequestFunc.
 //
 // The error says what is wrong if d or request is nil, if d is a zero Limiter, or if a
 // field of opts is not valid.

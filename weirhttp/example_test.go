@@ -135,6 +135,41 @@ func ExampleRequestFunc() {
 	// /search "14"
 }
 
+// At most two requests run at once, and each costs what its handler says: here 4 of an estimate
+// of 15.
+func ExampleSettle() {
+	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "reports", Rules: []weir.Rule{
+		{Name: "running", Algorithm: algorithm.Concurrency{Limit: 2, Lease: time.Minute}, Cost: 1},
+		{Name: "rows", Algorithm: algorithm.FixedWindow{Limit: 20, Window: time.Hour}},
+	}}, &weir.Options{Settles: true, Clock: stopped.Clock})
+	if err != nil {
+		panic(err)
+	}
+	byIP := weirhttp.By(weirhttp.RemoteIP)
+	limit, err := weirhttp.New(lim, func(r *http.Request) (weir.Request, error) {
+		req, err := byIP(r)
+		req.Cost = 15
+		return req, err // without an ID: the middleware makes one, because a rule holds leases
+	}, nil)
+	if err != nil {
+		panic(err)
+	}
+	h := limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if err := weirhttp.Settle(r.Context(), weir.ActualCost(4)); err != nil {
+			fmt.Println(err)
+		}
+	}))
+	for range 3 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 200
+	// 200
+	// 429
+}
+
 // An answer of the program's own. The status is set already, unless Reject sets another
 // one.
 func ExampleRejection() {

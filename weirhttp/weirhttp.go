@@ -28,6 +28,13 @@
 // limit with each new key. So authenticate the API key first. Behind a proxy, RemoteIP is
 // the address of the proxy: use ClientIP.
 //
+// # Costs and leases
+//
+// If the cost is known only after the work, the RequestFunc sets an estimate and an ID, and
+// the handler calls [Settle] or [Refund]. If a rule is an algorithm.Concurrency, the request
+// holds a lease until its handler returns. When it has returned, or panicked, the middleware
+// ends the decision in one call of the store, even if the client has gone.
+//
 // # Answers
 //
 // The middleware answers a request that it does not pass on:
@@ -79,6 +86,9 @@ var (
 // A RequestFunc makes the request to a limiter from an HTTP request: its key, and if
 // needed its cost or Costs, its ID, its MaxWait and its metadata. The Op must be
 // [weir.Consume].
+//
+// Set a new ID for each request. Two requests with the same ID share their tokens and
+// their lease, and the first handler that returns ends the lease of both.
 //
 // If it returns [ErrUnlimited], or an error that wraps it, the HTTP request is not
 // limited. After any other error, the HTTP request is rejected: see the package
@@ -147,8 +157,8 @@ type Options struct {
 
 	// Timeout is the longest time of a decision. 0 means that only the request's context
 	// ends it. Set it if FailOpen is true, because each request waits for a store that
-	// does not answer. If a decision takes longer, the middleware releases its lease, or
-	// refunds its tokens as [New] says, in the background.
+	// does not answer. If a decision takes longer and the request is not passed on, the
+	// middleware undoes it in the background, as [New] says.
 	Timeout time.Duration
 
 	// LeaseRetryAfter is the Retry-After, at most 1 h, of a request that is denied only
@@ -159,7 +169,9 @@ type Options struct {
 
 	// FailOpen passes a request on if the store is not available, or does not answer in
 	// time. Otherwise such a request is answered with status 503. After any other error,
-	// no request is passed on.
+	// no request is passed on. The store may have made the decision of a request that is
+	// passed on, so the lease is released and the cost is settled after the handler, as
+	// for any other request.
 	FailOpen bool
 
 	// RefundPanics refunds a request whose handler panics before it has called [Settle] or
@@ -173,8 +185,9 @@ type Options struct {
 	// Reject is not called if the client has cancelled the request.
 	Reject func(w http.ResponseWriter, r *http.Request, why Rejection)
 
-	// OnError is called with each error, even if FailOpen passes the request on. A denied
-	// and a cancelled request are no errors. If OnError is nil, errors are logged by the
+	// OnError is called with each error, even if FailOpen passes the request on, and if a
+	// [Settle] or a [Refund] had no full effect. A denied and a cancelled request are no
+	// errors. If OnError is nil, errors are logged by the
 	// default logger of log/slog, an ErrNoKey at level Debug.
 	OnError func(r *http.Request, err error)
 }
@@ -183,11 +196,14 @@ type Options struct {
 // that takes middlewares of net/http, for example with chi's Use. nil opts means the
 // defaults.
 //
-// If a rule is an algorithm.Concurrency, each request needs an ID of its own, even a
-// repeated request: use [Leased]. The middleware releases the lease when the handler
+// If a rule is an algorithm.Concurrency, the middleware releases the lease when the handler
 // returns, but does not renew it, so the lease must be longer than the handler takes. The
-// response ends after the release, which takes a round trip, and at most one second if
-// the store does not answer.
+// response ends after the release, or after a [Settle] or a [Refund], which takes a round
+// trip, and at most one second if the store does not answer.
+//
+// If the RequestFunc sets no ID, the middleware makes one for a lease or a MaxWait. Only
+// such a decision is undone, as [weir.Limiter.TryAcquire] says, if its reply was lost and
+// the request is not passed on. Another request can use an ID of the RequestFunc.
 //
 // A request with a MaxWait can be allowed after a delay, for which the middleware waits.
 // It does not wait for the end of a pause: with a MaxWait of 5 s, a request to a key that
