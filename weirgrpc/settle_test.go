@@ -138,12 +138,13 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// In a limiter without Options.Settles, Settle is an error for OnError, and the lease is released.
-// Without an ID, Settle returns an error.
+// In a limiter without Options.Settles, here of a plan, Settle is an error for OnError, and the
+// lease is released. Without an ID, or a limit, Settle returns an error.
 func TestSettleUnsupported(t *testing.T) {
 	for kind, call := range kinds {
 		lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
-		limit, errs := newInterceptor(t, lim, all, weirgrpc.Options{})
+		rate := newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour})
+		limit, errs := newInterceptor(t, rate, all, weirgrpc.Options{Plan: func(context.Context, string) (weir.Decider, error) { return lim, nil }})
 		settle := &service{handle: func(ctx context.Context) error { return weirgrpc.Settle(ctx, weir.ActualCost(1)) }}
 		if err := call(t.Context(), serve(t, settle, limit)); err != nil {
 			t.Error(err)
@@ -151,15 +152,17 @@ func TestSettleUnsupported(t *testing.T) {
 		if list := errs.all(); len(list) != 1 || !errors.Is(list[0], weir.ErrUnsupported) || free(t, lim) != 1 {
 			t.Errorf("%s: got errors %v, %d free leases", kind, list, free(t, lim))
 		}
-		limit, _ = newInterceptor(t, newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour}), all, weirgrpc.Options{})
 		settle.handle = func(ctx context.Context) error {
 			if err := weirgrpc.Refund(ctx); err == nil || !strings.Contains(err.Error(), "no decision with an ID") {
 				t.Errorf("%s: got %v", kind, err)
 			}
 			return nil
 		}
-		if err := call(t.Context(), serve(t, settle, limit)); err != nil {
-			t.Error(err)
+		for _, request := range []weirgrpc.RequestFunc{all, of(weir.Request{ID: "work"}, weirgrpc.ErrUnlimited)} {
+			limit, _ = newInterceptor(t, rate, request, weirgrpc.Options{})
+			if err := call(t.Context(), serve(t, settle, limit)); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

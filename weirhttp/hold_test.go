@@ -274,10 +274,9 @@ func TestNoLateGrant(t *testing.T) {
 			undos := 0
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			limit, _ := newMiddleware(t, deciderFunc(func(_ context.Context, r weir.Request, _ []weir.Result) (weir.Result, error) {
-				if r.ID == "" {
-					return weir.Result{}, weir.ErrInvalidLease
-				} else if r.Op != weir.Consume {
+			jobs := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+			limit, _ := newMiddleware(t, observed{jobs, func(_ context.Context, r weir.Request, _ []weir.Result) (weir.Result, error) {
+				if r.Op != weir.Consume {
 					undos++
 					return weir.Result{}, store.ErrUnavailable
 				}
@@ -286,7 +285,7 @@ func TestNoLateGrant(t *testing.T) {
 				}
 				lease.Allowed, lease.Degraded = tt.allowed, tt.degraded
 				return lease, tt.err
-			}), all, weirhttp.Options{})
+			}}, all, weirhttp.Options{})
 			if tt.gone {
 				cancel()
 			}

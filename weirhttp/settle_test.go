@@ -266,6 +266,22 @@ func TestSettlement(t *testing.T) {
 	}
 }
 
+// A Finish that finds the lease, and not the bill, is an error.
+func TestSettleRefunded(t *testing.T) {
+	lim, left := newWork(t, true, tokens, places)
+	req := weir.Request{Key: weir.KeyOf("all"), ID: "work", Cost: 3}
+	limit, errs := newMiddleware(t, lim, func(*http.Request) (weir.Request, error) { return req, nil }, weirhttp.Options{})
+	serve(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if _, err := lim.Refund(r.Context(), req); err != nil {
+			t.Error(err)
+		}
+		_ = weirhttp.Settle(r.Context(), weir.ActualCost(5))
+	})), nil)
+	if len(*errs) != 1 || !strings.Contains((*errs)[0].Error(), "was not found") || left() != "tokens 10, places 2" {
+		t.Errorf("got errors %v and %s", *errs, left())
+	}
+}
+
 // Settle returns an error without a decision with an ID, and after the handler. A request without
 // an ID reaches the handler as it is.
 func TestSettleNothing(t *testing.T) {

@@ -170,7 +170,7 @@ func (r *Request) short(pkg string, back *weir.Request, res *weir.Result, each [
 	}
 	costs := back.Actual.Costs()
 	for i, rule := range rules.Rules() {
-		if n, ok := costs.Amount(rule.Unit); ok && !rule.Shadow && each[i].Allowed && each[i].Granted < n {
+		if n, ok := costs.Amount(rule.Unit); ok && each[i].Allowed && each[i].Granted < n {
 			return fmt.Errorf("%s: %v: the decision costs %d of the actual %d %s in rule %q: the rule is too deep in debt", pkg, back.Op, each[i].Granted, n, rule.Unit, rule.Name)
 		}
 	}
