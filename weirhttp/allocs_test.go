@@ -33,12 +33,21 @@ func setups(t testing.TB) []struct {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := func(by weirhttp.Segment, headers weirhttp.Dialect) http.Handler {
-		limit, err := weirhttp.New(lim, weirhttp.By(by), &weirhttp.Options{Headers: headers})
+	with := func(request weirhttp.RequestFunc, opts weirhttp.Options) http.Handler {
+		limit, err := weirhttp.New(lim, request, &opts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	}
+	handler := func(by weirhttp.Segment, headers weirhttp.Dialect) http.Handler {
+		return with(weirhttp.By(by), weirhttp.Options{Headers: headers})
+	}
+	plan := weirhttp.Options{Plan: func(*http.Request) (weir.Decider, error) { return lim, nil }}
+	named := func(r *http.Request) (weir.Request, error) {
+		req, err := all(r)
+		req.ID = "work"
+		return req, err
 	}
 	request := func(addr string) *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -59,6 +68,8 @@ func setups(t testing.TB) []struct {
 		{"IPv6", handler(weirhttp.RemoteIP, weirhttp.NoHeaders), v6, 2},
 		{"proxy", handler(proxies, weirhttp.NoHeaders), v4, 0},
 		{"token", handler(weirhttp.BearerToken, weirhttp.NoHeaders), v4, 2},
+		{"plan", with(all, plan), v4, 0},
+		{"ID", with(named, weirhttp.Options{}), v4, 2}, // the markers' keys, and the request with a context for Settle
 		{"draft", handler(weirhttp.RemoteIP, weirhttp.RateLimitDraft11), v4, 4},
 		{"X-RateLimit", handler(weirhttp.RemoteIP, weirhttp.XRateLimit), v4, 5},
 	}

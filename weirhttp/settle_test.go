@@ -59,6 +59,14 @@ func workFor(lease bool) weirhttp.RequestFunc {
 	}
 }
 
+// A settleCase is a way in which a request ends.
+type settleCase struct {
+	handle  []func(context.Context) error
+	refunds bool  // Options.RefundPanics
+	left    int64 // tokens, afterwards
+	asks    bool  // for another cost
+}
+
 // What the handler says last is what its request costs, and the place is free when it has
 // returned, even if its client has gone, or the decision was unknown.
 func TestSettle(t *testing.T) {
@@ -67,13 +75,8 @@ func TestSettle(t *testing.T) {
 	}
 	zero := func(ctx context.Context) error { return weirhttp.Settle(ctx, weir.Actual{}) }
 	panics := func(v any) func(context.Context) error { return func(context.Context) error { panic(v) } }
-	type calls []func(context.Context) error
-	for name, tt := range map[string]struct {
-		handle  calls
-		refunds bool  // Options.RefundPanics
-		left    int64 // tokens, afterwards
-		asks    bool  // for another cost
-	}{
+	type calls = []func(context.Context) error
+	for name, tt := range map[string]settleCase{
 		"nothing":                      {nil, true, 7, false},
 		"Settle":                       {calls{settle(5)}, true, 5, true},
 		"Settle at 0":                  {calls{settle(0)}, false, 10, true},
@@ -89,108 +92,106 @@ func TestSettle(t *testing.T) {
 	} {
 		for _, lease := range []bool{false, true} {
 			for _, how := range []string{"at once", "gone", "lost reply", "late grant", "outage"} {
-				for _, opaque := range []bool{false, true} {
+				for _, opaque := range []bool{false, true} { // the Decider does not say which rules it has
 					t.Run(fmt.Sprintf("%s, lease %v, %s, opaque %v", name, lease, how, opaque), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) {
-							rules := []weir.Rule{tokens}
-							if lease {
-								rules = []weir.Rule{tokens, places}
-							}
-							lim, left := newWork(t, true, rules...)
-							var mu sync.Mutex
-							var ends []weir.Op
-							f := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-								if r.Op != weir.Consume || r.ID == "" {
-									mu.Lock()
-									defer mu.Unlock()
-									if r.Op != weir.Consume {
-										ends = append(ends, r.Op)
-									}
-									return lim.Decide(ctx, r, each)
-								}
-								switch how {
-								case "lost reply":
-									_, _ = lim.Decide(ctx, r, each)
-								case "late grant":
-									time.AfterFunc(300*time.Millisecond, func() { _, _ = lim.Decide(context.Background(), r, nil) })
-								case "outage":
-								default:
-									return lim.Decide(ctx, r, each)
-								}
-								return weir.Result{}, store.ErrUnavailable
-							})
-							d := weir.Decider(f)
-							if !opaque {
-								d = observed{lim, f}
-							}
-							ctx, cancel := context.WithCancel(t.Context())
-							limit, errs := newMiddleware(t, d, workFor(lease), weirhttp.Options{FailOpen: true, RefundPanics: tt.refunds})
-							during := ""
-							h := limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-								if during = left(); how == "gone" {
-									cancel()
-								}
-								for _, call := range tt.handle {
-									if err := call(r.Context()); err != nil {
-										t.Error(err)
-									}
-								}
-							}))
-							func() {
-								defer func() {
-									if v := recover(); (v != nil) != strings.Contains(name, "panic") && v != http.ErrAbortHandler {
-										t.Errorf("got panic %v", v)
-									}
-								}()
-								serve(h, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
-							}()
-							cancel()
-							mu.Lock()
-							sent := slices.Clone(ends)
-							mu.Unlock()
-							unknown := how == "lost reply" || how == "late grant" || how == "outage"
-							granted, found := how != "outage", how != "outage" && how != "late grant"
-							wantErrs, wantEnds, wantDuring, wantLeft := 0, 0, "tokens 10", "tokens 10"
-							if unknown {
-								wantErrs++
-							}
-							if tt.asks && !found {
-								wantErrs++
-							}
-							if lease || tt.asks || unknown && opaque {
-								wantEnds = 1
-							}
-							if found {
-								wantDuring = "tokens 7"
-							}
-							if granted {
-								wantLeft = fmt.Sprint("tokens ", tt.left)
-							}
-							if how == "late grant" && !lease { // under an ID of the RequestFunc, so the end is not repeated
-								wantLeft = "tokens 7"
-							}
-							if lease {
-								if wantLeft += ", places 2"; found {
-									wantDuring += ", places 1"
-								} else {
-									wantDuring += ", places 2"
-								}
-							}
-							if len(*errs) != wantErrs || len(sent) != wantEnds || during != wantDuring {
-								t.Errorf("got errors %v, ends %v and during the call %s, want %d, %d and %s", *errs, sent, during, wantErrs, wantEnds, wantDuring)
-							}
-							if wantEnds == 1 && (sent[0] == weir.Finish) != (lease || unknown && opaque) {
-								t.Errorf("got %v", sent)
-							}
-							time.Sleep(time.Minute)
-							if synctest.Wait(); left() != wantLeft || len(*errs) != wantErrs {
-								t.Errorf("got %s and errors %v, want %s", left(), *errs, wantLeft)
-							}
-						})
+						synctest.Test(t, func(t *testing.T) { tt.run(t, lease, how, opaque) })
 					})
 				}
 			}
 		}
+	}
+}
+
+func (tt settleCase) run(t *testing.T, lease bool, how string, opaque bool) {
+	rules := []weir.Rule{tokens}
+	if lease {
+		rules = []weir.Rule{tokens, places}
+	}
+	lim, left := newWork(t, true, rules...)
+	var mu sync.Mutex
+	var ends []weir.Op
+	f := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+		switch {
+		case r.Op != weir.Consume:
+			mu.Lock()
+			defer mu.Unlock()
+			ends = append(ends, r.Op)
+			return lim.Decide(ctx, r, each)
+		case r.ID == "", how == "at once", how == "gone":
+			return lim.Decide(ctx, r, each)
+		case how == "lost reply":
+			_, _ = lim.Decide(ctx, r, each)
+		case how == "late grant":
+			time.AfterFunc(300*time.Millisecond, func() { _, _ = lim.Decide(context.Background(), r, nil) })
+		}
+		return weir.Result{}, store.ErrUnavailable
+	})
+	d := weir.Decider(f)
+	if !opaque {
+		d = observed{lim, f}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	limit, errs := newMiddleware(t, d, workFor(lease), weirhttp.Options{FailOpen: true, RefundPanics: tt.refunds})
+	during, returned := "", false
+	h := limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if during = left(); how == "gone" {
+			cancel()
+		}
+		for _, call := range tt.handle {
+			if err := call(r.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		returned = true
+	}))
+	func() {
+		defer func() {
+			if v := recover(); (v == nil) != returned {
+				t.Errorf("got panic %v", v)
+			}
+		}()
+		serve(h, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+	}()
+	cancel()
+	mu.Lock()
+	sent := slices.Clone(ends)
+	mu.Unlock()
+
+	unknown := how != "at once" && how != "gone"
+	granted, found := how != "outage", how != "outage" && how != "late grant"
+	finishes := lease || unknown && opaque
+	wantErrs, wantEnds, wantDuring, wantLeft := 0, 0, "tokens 10", "tokens 10"
+	if unknown {
+		wantErrs++
+	}
+	if tt.asks && !found {
+		wantErrs++
+	}
+	if finishes || tt.asks {
+		wantEnds = 1
+	}
+	if found {
+		wantDuring = "tokens 7"
+	}
+	if granted {
+		wantLeft = fmt.Sprint("tokens ", tt.left)
+	}
+	if how == "late grant" && !lease { // under an ID of the RequestFunc, so the end is not repeated
+		wantLeft = "tokens 7"
+	}
+	if lease {
+		if wantLeft += ", places 2"; found {
+			wantDuring += ", places 1"
+		} else {
+			wantDuring += ", places 2"
+		}
+	}
+	if len(*errs) != wantErrs || len(sent) != wantEnds || during != wantDuring || wantEnds == 1 && (sent[0] == weir.Finish) != finishes {
+		t.Errorf("got errors %v, ends %v and during the call %s, want %d, %d and %s", *errs, sent, during, wantErrs, wantEnds, wantDuring)
+	}
+	time.Sleep(time.Minute)
+	if synctest.Wait(); left() != wantLeft || len(*errs) != wantErrs {
+		t.Errorf("got %s and errors %v, want %s", left(), *errs, wantLeft)
 	}
 }
 
