@@ -177,13 +177,13 @@ func (l *Lease) giveUp(ctx context.Context, err error) error {
 	return errors.Join(err, failed)
 }
 
-func init() {
-	guard.LeaseTime = func(limiter any) time.Duration {
-		if l, ok := limiter.(*Limiter); ok && l.Valid() == nil {
-			return l.bound.renews
-		}
+// LeaseTime returns the shortest lease time of the rules and shadow rules, or [Never] if none
+// holds leases.
+func (l *Limiter) LeaseTime() time.Duration {
+	if l == nil || l.bound == nil {
 		return Never
 	}
+	return l.bound.renews
 }
 
 // Undo returns the Op and the Actual of a request that undoes a decision with a lease.

@@ -49,7 +49,7 @@ func RulesOf(d weir.Decider) Rules {
 	if !ok {
 		return Rules{d, 0}
 	}
-	return Rules{d, guard.LeaseTime(lim)}
+	return Rules{d, lim.LeaseTime()}
 }
 
 // A Request is a request of a caller, and who decides it.

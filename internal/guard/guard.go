@@ -12,11 +12,6 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// LeaseTime returns the shortest lease time of the rules and shadow rules of a *weir.Limiter, or
-// weir.Never if no rule holds leases. Package weir sets it. Package gate calls it for each request
-// with a plan, so it must be quick.
-var LeaseTime func(limiter any) time.Duration
-
 // Time is the time limit of Undo.
 const Time = time.Second
 
