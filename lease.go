@@ -260,21 +260,26 @@ func (l *Lease) Release(ctx context.Context) (bool, error) {
 // nothing.
 //
 // Finish can be retried after an error, as long as nobody else can have begun work under
-// the ID. After a Finish without an error, the Lease sends nothing more: Finish and
+// the ID. After a Finish that the store has made, the Lease sends nothing more: Finish and
 // Release return false, and Renew an [ErrLeaseLost].
 func (l *Lease) Finish(ctx context.Context, actual Actual) (Settlement, error) {
 	if l == nil || l.limiter == nil {
 		return Settlement{}, errNoLease
 	}
+	r := l.request
+	r.Op, r.Actual = Finish, actual
+	if err := l.limiter.Check(r, nil); err != nil {
+		return Settlement{}, err // the lease is still held
+	}
 	l.release()
 	if l.finished.Load() {
 		return Settlement{}, nil
 	}
-	done, err := l.limiter.Finish(ctx, l.request, actual)
-	if err == nil {
+	res, err := l.limiter.Decide(ctx, r, nil)
+	if err == nil && res.Degraded == nil {
 		l.finished.Store(true)
 	}
-	return done, err
+	return settlement(&res), err
 }
 
 // Renew starts the full lease time again, or returns [ErrLeaseLost]. It consumes nothing

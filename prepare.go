@@ -45,7 +45,7 @@ func (b *bound) check(q *query, r *Request, each int) error {
 	if err := b.space.check(&r.Key); err != nil {
 		return err
 	}
-	if r.Cost < 0 {
+	if r.Cost < 0 && r.Op != Finish {
 		return fail(ErrInvalidCost, "Request.Cost is %d: it must be 0 or more; 0 means 1", r.Cost)
 	}
 	if b.clock != nil {
@@ -216,7 +216,7 @@ func (b *bound) checkRefund(r *Request) error {
 	case b.leases != nil && !b.all.program.Bills():
 		why := "set Options.Settles, so that a decision with a lease can be settled and refunded"
 		if b.settles {
-			why = "no other rule can be settled or refunded"
+			why = "no other rule can be settled or refunded: add one, or leave Options.Settles out"
 		}
 		return fail(ErrUnsupported, "%v: a rule holds leases: %s", r.Op, why)
 	case noRefund != nil:
@@ -239,7 +239,7 @@ func (b *bound) checkSettle(q *query, r *Request) (int64, error) {
 	case r.Actual.refund:
 		return 0, fail(ErrInvalidCost, "Settle: Request.Actual is ActualRefund(), which is for a Finish: call Refund")
 	case !ok && !r.Actual.named():
-		return 0, fail(ErrInvalidCost, "Settle: Request.Actual is not set: set it to ActualCost(n), where n is the actual cost, or to ActualCosts if a rule has a Unit")
+		return 0, fail(ErrInvalidCost, "%v: Request.Actual is not set: set it to ActualCost(n), where n is the actual cost, or to ActualCosts if a rule has a Unit", r.Op)
 	case actual < 0:
 		return 0, fail(ErrInvalidCost, "%v: the actual cost is %d: it must be 0 or more", r.Op, actual)
 	case ok && !b.can.follows && len(b.space.units) > 0:

@@ -4,8 +4,8 @@ import "context"
 
 // A Settlement says what a [Limiter.Settle], a [Limiter.Refund] or a [Limiter.Finish] did.
 type Settlement struct {
-	// Found is true if the decision was found. Otherwise it was denied or refunded, or no
-	// token was left to refund, and nothing has changed.
+	// Found is true if the decision was found. Otherwise it was denied or refunded, or a
+	// Refund found no token left to refund, and no rule has changed.
 	Found bool
 
 	// Held is true if a Finish ended a lease, or found the decision of a limiter without
@@ -40,7 +40,7 @@ type Settlement struct {
 // r.Costs.
 func (l *Limiter) Refund(ctx context.Context, r Request) (Settlement, error) {
 	r.Op = Refund
-	return l.settlement(ctx, r)
+	return l.settle(ctx, r)
 }
 
 // Settle makes actual, which can be 0, the cost of the decision with the Key and the ID
@@ -62,7 +62,7 @@ func (l *Limiter) Refund(ctx context.Context, r Request) (Settlement, error) {
 // Force. Rules with a Unit keep what they consumed: see [Limiter.SettleCosts].
 func (l *Limiter) Settle(ctx context.Context, r Request, actual int64) (Settlement, error) {
 	r.Op, r.Actual = Settle, ActualCost(actual)
-	return l.settlement(ctx, r)
+	return l.settle(ctx, r)
 }
 
 // SettleCosts is [Limiter.Settle] for rules with a Unit. It makes each amount in actual,
@@ -75,7 +75,7 @@ func (l *Limiter) Settle(ctx context.Context, r Request, actual int64) (Settleme
 // with the Op [Settle] and [ActualCosts].
 func (l *Limiter) SettleCosts(ctx context.Context, r Request, actual Costs) (Settlement, error) {
 	r.Op, r.Actual = Settle, r.Actual.With(actual)
-	return l.settlement(ctx, r)
+	return l.settle(ctx, r)
 }
 
 // Finish ends the work with the Key and the ID of r, in one call. If actual has amounts, it
@@ -95,11 +95,16 @@ func (l *Limiter) SettleCosts(ctx context.Context, r Request, actual Costs) (Set
 func (l *Limiter) Finish(ctx context.Context, r Request, actual Actual) (Settlement, error) {
 	r.Op, r.Actual = Finish, actual
 	res, err := l.Decide(ctx, r, nil)
-	return Settlement{Found: res.Replayed, Held: res.Allowed, Cost: res.Granted, Kept: res.Rule}, err
+	return settlement(&res), err
 }
 
-// settlement makes a Refund or a Settle.
-func (l *Limiter) settlement(ctx context.Context, r Request) (Settlement, error) {
+// settlement returns what the answer to a Finish says.
+func settlement(res *Result) Settlement {
+	return Settlement{Found: res.Replayed, Held: res.Allowed, Cost: res.Granted, Kept: res.Rule}
+}
+
+// settle makes a Refund or a Settle.
+func (l *Limiter) settle(ctx context.Context, r Request) (Settlement, error) {
 	res, err := l.Decide(ctx, r, nil)
 	return Settlement{Found: res.Allowed || res.Rule != "", Cost: res.Granted, Kept: res.Rule}, err
 }

@@ -124,6 +124,10 @@ func ActualRefund() Actual { return Actual{refund: true} }
 
 // With returns a with the amounts of costs, in place of those that it has.
 func (a Actual) With(costs Costs) Actual {
+	if !costs.named() {
+		a.costs = unique.Handle[Costs]{}
+		return a
+	}
 	a.costs = unique.Make(costs)
 	return a
 }

@@ -84,7 +84,7 @@ func (a *batch) add(b *bound, request int, r *Request, each int) error {
 		if bills := b.all.program.Bills(); r.Op == Finish && (shadow.leases != nil || b.leases != nil && !bills) {
 			own.Op, own.Actual = Release, Actual{}
 		} else if r.Op == Finish && r.Actual.refund {
-			own.Op, own.Actual = Refund, Actual{}
+			own.Op, own.Actual, own.Costs = Refund, Actual{}, Costs{}
 		} else if r.Op == Finish {
 			own.Op = Settle
 		}
@@ -98,7 +98,8 @@ func (a *batch) add(b *bound, request int, r *Request, each int) error {
 			continue
 		case r.Op == TakeUpTo && !shadow.can.follows: // beside other rules, it would consume its Cost
 			own.Op, own.Cost = Consume, 0
-		case b.leases != nil && shadow.leases == nil && !b.all.program.Bills():
+		}
+		if b.leases != nil && shadow.leases == nil && !b.all.program.Bills() {
 			own.ID = "" // it names a lease
 		}
 		if err := a.ask(shadow, request, &own, 0); err != nil {

@@ -343,6 +343,7 @@ func TestWorkMisuse(t *testing.T) {
 		{without, weir.Request{Op: weir.Settle, Actual: weir.ActualCost(1)}, weir.ErrUnsupported, "Settle: a rule holds leases: set Options.Settles"},
 		{without, weir.Request{Op: weir.Finish, Actual: weir.ActualCost(1)}, weir.ErrUnsupported, "Finish: a rule holds leases: set Options.Settles"},
 		{with, weir.Request{Op: weir.Settle}, weir.ErrInvalidCost, "Settle: Request.Actual is not set"},
+		{with, weir.Request{Op: weir.Settle, Actual: weir.ActualCosts(weir.Costs{})}, weir.ErrInvalidCost, "Settle: Request.Actual is not set"},
 		{with, weir.Request{Op: weir.Settle, Actual: weir.ActualRefund()}, weir.ErrInvalidCost, "which is for a Finish: call Refund"},
 		{with, weir.Request{Op: weir.Finish, Actual: weir.ActualRefund().With(weir.CostsOf(map[string]int64{"u": 1}))}, weir.ErrInvalidCost, "a refund and amounts"},
 		{with, weir.Request{Op: weir.Finish, Actual: weir.ActualCost(-1)}, weir.ErrInvalidCost, "Finish: the actual cost is -1"},
@@ -359,6 +360,15 @@ func TestWorkMisuse(t *testing.T) {
 	}
 	if with.Digest() == without.Digest() {
 		t.Error("limiters with and without Options.Settles have one Digest")
+	}
+	refund := weir.Request{Op: weir.Finish, Cost: -4, Costs: weir.CostsOf(map[string]int64{"u": 1}), Actual: weir.ActualRefund().With(weir.Costs{})}
+	if res := with.must(refund); !res.Allowed || !res.Replayed {
+		t.Errorf("a Finish with a Cost and Costs: got %+v, want them ignored", res)
+	}
+	if kept, err := with.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("ann")}); err != nil {
+		t.Error(err)
+	} else if _, err := kept.Finish(t.Context(), weir.ActualCost(-1)); !errors.Is(err, weir.ErrInvalidCost) || kept.Renew(t.Context()) != nil {
+		t.Errorf("an invalid Finish: got %v, want the lease to be held", err)
 	}
 	var lease *weir.Lease
 	if _, err := lease.Finish(t.Context(), weir.Actual{}); err == nil {
@@ -395,7 +405,20 @@ func TestWorkShadows(t *testing.T) {
 	if _, err := lease.Finish(t.Context(), weir.ActualCost(5)); err != nil || left("tokens2") != 5 || left("parallel2") != 1 {
 		t.Errorf("got %v, and %d tokens and %d places, want 5 and 1", err, left("tokens2"), left("parallel2"))
 	}
-	if _, err := l.Finish(t.Context(), weir.Request{Key: weir.KeyOf("ann"), ID: lease.ID()}, weir.ActualRefund()); err != nil || left("tokens2") != 10 {
+	bill := weir.Request{Key: weir.KeyOf("ann"), ID: lease.ID(), Costs: weir.CostsOf(map[string]int64{"u": 1})}
+	if _, err := l.Finish(t.Context(), bill, weir.ActualRefund()); err != nil || left("tokens2") != 10 {
 		t.Errorf("got %v, and %d tokens, want 10", err, left("tokens2"))
+	}
+}
+
+// A repeated Force says that it took no lease.
+func TestWorkForceEach(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	for _, replayed := range []bool{false, true} {
+		res, err := s.Decide(t.Context(), weir.Request{Op: weir.Force, Key: weir.KeyOf("ann"), ID: "f", Cost: 2}, s.each[:])
+		if err != nil || res.Replayed != replayed || s.each[0].Granted != 0 || s.each[0].Remaining != 2 || s.each[1].Granted != 2 {
+			t.Errorf("got %+v, %v, %+v", res, err, s.each)
+		}
 	}
 }

@@ -169,8 +169,8 @@ func (l *Limiter) Digest() (sum [32]byte) {
 	b := l.bound
 	text := append([]byte(b.space.head), b.limits[:]...)
 	text = append(text, byte(b.space.secret), byte(len(b.space.segments)))
-	if b.all.program.Bills() { // Options.Settles decides what a decision with a lease stores
-		text = append(text, "bills"...)
+	if b.settles && b.can.any(leases|counts) { // it decides how long a decision is known
+		text = append(text, "settles"...)
 	}
 	for _, n := range b.space.shared.list {
 		text = append(text, byte(n))

@@ -34,7 +34,7 @@ import (
 // and ResetAfter are the time until the last pause ends. [weir.Limiter.Wait] sleeps until
 // then, and asks again.
 //
-// Only new requests are denied. Force, Refund, Settle, Renew and Release ignore pauses,
+// Only new requests are denied. Force, Refund, Settle, Finish, Renew and Release ignore pauses,
 // and a Reset ends all pauses of the key. A reservation made before the pause goes ahead
 // at its turn. A repeat of an earlier decision is denied, because its caller has not gone
 // ahead. If the tokens of the decision have been refilled by the end of the pause, it is

@@ -17,7 +17,7 @@
 //     keys share: see [weir.Rule].By.
 //   - if the request repeats an earlier decision: see [weir.Request].ID.
 //
-// After a Force, Refund, Settle, Release, Renew, Pause, Resume or Reset of the same key
+// After a Force, Refund, Settle, Finish, Release, Renew, Pause, Resume or Reset of the same key
 // through the same limiter, the store decides again. The same holds after a prefetch.Pool
 // in the limiter has returned tokens of the key.
 //
@@ -264,7 +264,7 @@ func (d *decider) answer(ctx context.Context, q *asked, old *denial, each []weir
 func (d *decider) decided(q *asked, r *weir.Request, res *weir.Result, each []weir.Result, err error) {
 	switch {
 	case remembers(r.Op):
-		if err == nil && !res.Allowed {
+		if err == nil && !res.Allowed && !res.Replayed { // another ID has another answer
 			d.remember(q.place, q.start, r, res, each)
 		}
 		if err != nil || res.Allowed || d.freedOf(q.place).Load() != q.before {

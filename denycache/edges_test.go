@@ -252,3 +252,26 @@ func TestDoMany(t *testing.T) {
 		t.Error("a second Cache is no error")
 	}
 }
+
+// A denied repeat of a piece of work is not remembered: other work is not a repeat.
+func TestDenyCacheRepeat(t *testing.T) {
+	t.Parallel()
+	c := weirtest.NewClock()
+	l, err := weir.NewPolicy(weirtest.NewStore(c), weir.Policy{Name: "work", Rules: []weir.Rule{
+		{Name: "place", Algorithm: algorithm.Concurrency{Limit: 1, Lease: time.Minute}, Cost: 1},
+		{Name: "tokens", Algorithm: weirtest.Window(9, time.Hour)},
+	}}, &weir.Options{Settles: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = weirtest.Wrap(t, l, denycache.New(&denycache.Options{Now: c.Now}).Wrap)
+	ask := func(op weir.Op, id string) weir.Result {
+		return weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("u"), Op: op, ID: id})
+	}
+	ask(weir.Consume, "a")
+	ask(weir.Release, "a")
+	ask(weir.Consume, "b")
+	if again, other := ask(weir.Consume, "a"), ask(weir.Consume, "c"); !again.Replayed || again.Allowed || other.Replayed || other.Allowed {
+		t.Errorf("got %+v and %+v, want a repeat and other work to be denied", again, other)
+	}
+}

@@ -35,7 +35,7 @@
 //     process denies the request, Degraded is a [weir.ErrDenied] too. RetryAfter is at
 //     most the time until the next probe, or [weir.Never] if the cost is above the
 //     capacity.
-//   - Refund, Settle, Release and Renew work on decisions and leases that Local made,
+//   - Refund, Settle, Finish, Release and Renew work on decisions and leases that Local made,
 //     even after the outage. For all others they return store.ErrUnavailable, and can be
 //     retried.
 //   - Pause and Resume return store.ErrUnavailable. The pauses in the store are not

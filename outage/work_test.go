@@ -13,6 +13,37 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
+// A Finish that only the share has made can be sent again, to the store.
+func TestOutageFinishAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := weirtest.NewFaulty()
+		plain, err := weir.NewPolicy(st, weir.Policy{Name: "work", Rules: []weir.Rule{
+			{Name: "parallel", Algorithm: algorithm.Concurrency{Limit: 2, Lease: time.Minute}, Cost: 1},
+			{Name: "tokens", Algorithm: weirtest.Window(10, 24*time.Hour)},
+		}}, &weir.Options{Settles: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := onOutage(t, plain, outage.Options{Fallback: outage.Local, Processes: 2, Failures: 1 << 30})
+		st.Set(weirtest.Lost)
+		lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("ann"), Cost: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fault := range []weirtest.Fault{weirtest.Down, weirtest.Up} {
+			st.Set(fault)
+			if done, err := lease.Finish(t.Context(), weir.ActualCost(1)); err != nil || !done.Found {
+				t.Errorf("%v: got %+v, %v", fault, done, err)
+			}
+		}
+		each := make([]weir.Result, 2)
+		weirtest.Decide(t, plain, weir.Request{Key: weir.KeyOf("ann"), Op: weir.Peek}, each...)
+		if each[0].Remaining != 2 || each[1].Remaining != 9 {
+			t.Errorf("the store has %d places and %d tokens, want 2 and 9", each[0].Remaining, each[1].Remaining)
+		}
+	})
+}
+
 // A Finish ends a piece of work in the store, in the process's share, or in both, and says what
 // either of them found.
 func TestOutageFinish(t *testing.T) {

@@ -132,7 +132,7 @@ func (r *reader) check(f *File) {
 }
 
 // inWords has the words of a file for names of Go in errors.
-var inWords = strings.NewReplacer("Policy.Segments", "segments", "Policy.Secret", "secret", "Policy.Units", "units", "By ", "by ", "Cost ", "cost ", "Unit ", "unit ", "it must be empty, because a", "it must be left out, because a", "its Algorithm", "its algorithm", "Algorithm is", "algorithm is")
+var inWords = strings.NewReplacer("Policy.Segments", "segments", "Policy.Secret", "secret", "Policy.Units", "units", "Options.Settles", "settles", "By ", "by ", "Cost ", "cost ", "Unit ", "unit ", "it must be empty, because a", "it must be left out, because a", "its Algorithm", "its algorithm", "Algorithm is", "algorithm is")
 
 // explain returns the text of an error of weir.NewPolicy in the words of the file, and
 // its place.

@@ -93,6 +93,9 @@ func (d *differ) policy(old, p *filePolicy) {
 			d.add(Change{Policy: p.Name, Effect: Added, To: "unit: " + quote(unit), Text: "programs that have this file can name the unit in Request.Costs, and a later file can add a rule that counts it", Line: p.fields["units"].line})
 		}
 	}
+	if p.settles != old.settles {
+		d.add(Change{Policy: p.Name, Effect: Kept, From: fmt.Sprintf("settles: %t", old.settles), To: fmt.Sprintf("settles: %t", p.settles), Text: "until all programs have this file, a decision beside a lease is charged again if a program with the other setting repeats it", Line: p.at.line})
+	}
 	renamed := map[string]bool{}
 	for i, rule := range p.Rules {
 		c := Change{Policy: p.Name, Rule: rule.Name, To: d.to.words(rule), Line: p.rules[i].line}

@@ -133,6 +133,8 @@ func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask, c *Ca
 	spent := o.ints[r.spent : r.spent+2+r.ints]
 	n, changed, meter := spent[0].Int(), spent[1].Int() > 0, r.step.meter
 	switch {
+	case r.layout.Leases(): // a Force takes none
+		out.Granted = 0
 	case r.costBy == CostOwn:
 		out.Granted = cmp.Or(n, r.Cost) // a Force can have consumed less than the Cost
 	case r.costBy == CostUnit && n == 0: // the rule has no marker
