@@ -422,3 +422,23 @@ func TestWorkForceEach(t *testing.T) {
 		}
 	}
 }
+
+// A repeat that has taken a place is allowed, even if the clock stepped back to a time at
+// which its tokens would not be available.
+func TestWorkRepeatAfterStepBack(t *testing.T) {
+	t.Parallel()
+	clock := weirtest.NewClock()
+	pace := weir.Rule{Name: "pace", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}}
+	l, err := weir.NewPolicy(weirtest.NewStore(clock), weir.Policy{Name: "work", Rules: []weir.Rule{work.Rules[0], pace}},
+		&weir.Options{Settles: true, Clock: clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := weir.Request{Key: weir.KeyOf("ann"), ID: "a"}
+	for _, replayed := range []bool{false, true} {
+		if res, err := l.Decide(t.Context(), r, nil); err != nil || !res.Allowed || res.Replayed != replayed {
+			t.Errorf("got %+v, %v, want it allowed, replayed %v", res, err, replayed)
+		}
+		clock.Advance(-time.Hour)
+	}
+}

@@ -121,7 +121,7 @@ func (r *rule) costOf(v script.Verb, n int64, c *Call) int64 {
 
 // replayed returns the answer of rule i to a repeated decision: the current state, and
 // what the decision consumed. If its tokens are not available within a.Wait, or the key
-// is paused, the answer is a denial.
+// is paused, the answer is a denial. With a bill, only a missing lease or a pause denies it.
 func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask, c *Call) (out Result) {
 	r := &p.rules[i]
 	peek := Reply{Allowed: true, Now: o.Now, ints: o.ints}
@@ -151,7 +151,7 @@ func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask, c *Ca
 		if changed { // an estimate, because the turn was another limit's
 			left = min(left, a.Wait)
 		}
-		if out.Delay = contract.Micros(left); left > a.Wait {
+		if out.Delay = contract.Micros(left); left > a.Wait && !p.source.Bills { // with a bill, the store has taken the lease
 			out.deny(contract.Micros(left - a.Wait))
 			out.Granted = 0
 		}
