@@ -31,7 +31,7 @@ func id(r weir.Rule) string { return r.Name + r.Unit }
 // A mark is what one rule has of a decision.
 type mark struct {
 	unit              string              // that the rule counts
-	until             int64               // END, if it counts a unit
+	until             int64               // END, if it counts a unit, or another rule held leases
 	own               bool                // the rule had a Cost
 	kept              bool                // the rule did not agree with the newest Settle
 	spent             int64               // by this rule
@@ -58,7 +58,7 @@ func (h *history) live(v *version, d *decision) map[string]*mark {
 		switch m := d.marks[id(r)]; {
 		case m == nil:
 		case m.until > h.c.Micros,
-			r.Unit == "" && (m.end > h.c.Micros || lasts(m.a) && (m.own != (r.Cost > 0) || !fits(m.a, r.Algorithm))):
+			m.until == 0 && (m.end > h.c.Micros || lasts(m.a) && (m.own != (r.Cost > 0) || !fits(m.a, r.Algorithm))):
 			live[r.Name] = m
 		}
 	}
@@ -72,7 +72,7 @@ func (h *history) ended(m *mark, r weir.Rule) bool {
 	case algorithm.SlidingLog, algorithm.SlidingBuckets:
 		return false
 	}
-	return r.Unit != "" && m.end <= h.c.Micros && (!lasts(m.a) || fits(m.a, r.Algorithm))
+	return m.until > 0 && m.end <= h.c.Micros && (!lasts(m.a) || m.own == (r.Cost > 0) && fits(m.a, r.Algorithm))
 }
 
 // plain returns the marks of the rules that count no unit.
@@ -88,21 +88,27 @@ func (h *history) mark(v *version, s *state, r weir.Rule, spent, total int64, pa
 		unit: r.Unit, own: r.Cost > 0, spent: spent, total: total, a: r.Algorithm, end: -1, parts: parts,
 		count: [3]int64{s.edge, s.count, s.before}, version: s.version, consumed: s.consumed,
 	}
-	if r.Unit != "" {
+	if r.Unit != "" || v.bills() {
 		m.until = h.c.Micros + v.life.Microseconds()
 	}
 	return m
 }
 
 // repeat repeats d, sometimes with another cost or other amounts.
-func (h *history) repeat(v *version, d *decision, say func(string, ...any)) (map[string]int64, error) {
+func (h *history) repeat(v *version, user string, d *decision, before seen, say func(string, ...any)) (map[string]int64, error) {
 	live := h.live(v, d)
-	if len(live) == 0 {
+	switch {
+	case v.places() && !v.bills() || len(live) == 0 && h.anew(v, d):
+		return h.decide(v, user, d, before, say)
+	case len(live) == 0:
 		return map[string]int64{}, nil
 	}
-	r, each := d.Request, make([]weir.Result, len(v.rules))
+	r := d.Request
 	if h.r.IntN(4) == 0 {
 		r.Cost, r.Costs = pick(h.r, r.Cost, r.Cost, 1+h.r.Int64N(9)), h.amounts(r.Costs, 20)
+	}
+	if h.work && r.Op != weir.Force && h.r.IntN(8) == 0 {
+		r.Op, r.Cost = pick(h.r, weir.Consume, weir.TakeUpTo), d.asked
 	}
 	other := false
 	for i, rule := range v.rules {
@@ -112,8 +118,9 @@ func (h *history) repeat(v *version, d *decision, say func(string, ...any)) (map
 		}
 		other = other || live[rule.Name] != nil && asked != n && (rule.Unit != "" || r.Op != weir.TakeUpTo || asked > n)
 	}
-	res, err := v.lim.Decide(h.ctx, r, each)
-	say("repeat %q, %d, %v: %+v, %v", d.ID, r.Cost, r.Costs, res, err)
+	free := h.free(v, &r)
+	res, each, err := h.ask(v, r)
+	say("repeat %q, %v %d, %v: %+v, %v", d.ID, r.Op, r.Cost, r.Costs, res, err)
 	if want := v.rejects(r); want != nil {
 		h.stats.Forgot++
 		return map[string]int64{}, is(err, want)
@@ -124,9 +131,9 @@ func (h *history) repeat(v *version, d *decision, say func(string, ...any)) (map
 		return nil, err
 	}
 	h.stats.Replayed++
-	early := h.c.Micros < d.at || h.stepped > h.c.Micros
-	if !res.Replayed || !res.Allowed && !early {
-		return nil, fmt.Errorf("got %+v, want it allowed, as a repeat", res)
+	early := !v.bills() && (h.c.Micros < d.at || h.stepped > h.c.Micros)
+	if !res.Replayed || res.Allowed != free && (res.Allowed || !early) || !res.Allowed && res.Granted > 0 {
+		return nil, fmt.Errorf("got %+v, want a repeat: allowed %v", res, free)
 	}
 	for i, rule := range v.rules {
 		want := costs(plain(live))
@@ -138,11 +145,16 @@ func (h *history) repeat(v *version, d *decision, say func(string, ...any)) (map
 				want = []int64{1}
 			}
 		}
-		if res.Allowed && rule.Cost == 0 && !slices.Contains(want, each[i].Granted) {
+		if res.Allowed && rule.Cost == 0 && !slices.Contains(want, each[i].Granted) || !res.Allowed && each[i].Granted > 0 {
 			return nil, fmt.Errorf("rule %s: got %+v, want that %d tokens were granted", rule.Name, each[i], want)
 		}
 	}
-	return map[string]int64{}, nil
+	if v.bills() && !free {
+		h.stats.Full++
+	} else if v.bills() && !h.holds(&r) && r.Op != weir.Force {
+		h.stats.Again++
+	}
+	return map[string]int64{}, h.took(v, &r, free, res.Allowed)
 }
 
 // costs returns what the decision of live can cost. The rules can disagree only if a limiter
@@ -162,7 +174,7 @@ func costs(live map[string]*mark) (list []int64) {
 	return list
 }
 
-// settle settles d, twice.
+// settle settles or finishes d, twice.
 func (h *history) settle(v *version, user string, d *decision, say func(string, ...any)) error {
 	actual, given := pick(h.r, 0, d.total, h.r.Int64N(12), h.r.Int64N(12)), v.follows && (!v.counts || h.r.IntN(2) == 0)
 	r, amounts := d.Request, h.amounts(d.Costs, 3)
@@ -172,12 +184,25 @@ func (h *history) settle(v *version, user string, d *decision, say func(string, 
 	if r.Op, r.Actual = weir.Settle, weir.ActualCosts(amounts); given {
 		r.Actual = weir.ActualCost(actual).With(amounts)
 	}
+	if h.finishes(&r) && h.r.IntN(3) == 0 {
+		given, amounts, r.Actual = false, weir.Costs{}, weir.Actual{}
+	}
+	if v.places() && !v.bills() {
+		return h.withoutBill(v, r, say)
+	}
+	if r.Op == weir.Finish && h.r.IntN(12) == 0 {
+		r.Actual = weir.ActualCost(-1) // and the lease stays
+		_, _, err := h.ask(v, r)
+		return is(err, weir.ErrInvalidCost)
+	}
 	live := h.live(v, d)
 	costly := plain(live)
 	old := append(costs(costly), 0)
+	if len(old) > 2 && v.places() {
+		return nil // it is not known what counts
+	}
 	if len(old) > 2 { // the rules disagree: a repeat says what counts
-		each := make([]weir.Result, len(v.rules))
-		res, err := v.lim.Decide(h.ctx, d.Request, each)
+		res, each, err := h.ask(v, d.Request)
 		if i := slices.IndexFunc(v.rules, follows); i >= 0 {
 			old = []int64{each[i].Granted}
 		}
@@ -185,14 +210,15 @@ func (h *history) settle(v *version, user string, d *decision, say func(string, 
 			return is(err, want)
 		}
 	}
-	each := make([]weir.Result, len(v.rules))
 	before, err3 := h.peek(v, d.Key)
-	res, err := v.lim.Decide(h.ctx, r, each)
+	res, said, err := h.ask(v, r)
 	after, err4 := h.peek(v, d.Key)
-	said := slices.Clone(each)
-	res2, err2 := v.lim.Decide(h.ctx, r, each)
+	res2, each, err2 := h.ask(v, r)
+	say("%v %q at %d (%v), %v: %+v, %v", r.Op, d.ID, actual, given, amounts, res, err)
+	if r.Op == weir.Finish && err == nil {
+		err = h.finished(v, &r, &res, &res2, len(live) > 0)
+	}
 	got := weir.Settlement{Found: res.Allowed, Cost: res.Granted, Kept: res.Rule}
-	say("settle %q at %d (%v), %v: %+v, %v", d.ID, actual, given, amounts, got, err)
 	if err := errors.Join(err3, err, err4, err2); err != nil {
 		return err
 	}
@@ -252,9 +278,7 @@ func (h *history) settleUnit(v *version, user string, d *decision, r weir.Rule, 
 	switch {
 	case n > m.spent:
 		h.stats.More++
-		more := h.add(v, s, d, r, m, n-m.spent, n)
-		more.until = max(more.until, m.until)
-		d.marks[id(r)] = more
+		d.marks[id(r)] = h.add(v, s, d, r, m, n-m.spent, n)
 	case n < m.spent && !ended && !m.returns(r):
 		return true
 	case n < m.spent:
@@ -273,11 +297,19 @@ func (h *history) add(v *version, s *state, d *decision, r weir.Rule, m *mark, n
 	if m != nil && fits(m.a, r.Algorithm) && !h.ended(m, r) {
 		before = h.held(s, m, r.Algorithm)
 	}
-	c := s.consume(h.c.Micros, r.Algorithm, d, n)
+	c := s.consume(h.c.Micros, r.Algorithm, owner{d, r.Unit}, n)
 	if m != nil && !rated(r.Algorithm) && m.count[0] != s.edge {
 		before = nil // of an earlier window
 	}
-	return h.mark(v, s, r, total, total, append(before, part{c, n, true}))
+	more := h.mark(v, s, r, total, total, append(before, part{c, n, true}))
+	if m != nil { // a Settle never shortens END, which logs and buckets always have
+		more.until = max(more.until, m.until)
+		switch r.Algorithm.(type) {
+		case algorithm.SlidingLog, algorithm.SlidingBuckets:
+			more.until = max(more.until, m.end)
+		}
+	}
+	return more
 }
 
 // settled settles d at actual in the rules that count no unit, and returns its cost. It sets
@@ -296,7 +328,7 @@ func (h *history) settled(v *version, user string, d *decision, live map[string]
 				by[r.Name] = actual - old
 			}
 			ended, some = ended || by[r.Name] < 0, some || by[r.Name] >= 0
-		case m.spent > actual && !m.returns(r):
+		case m.spent > actual && !h.ended(m, r) && !m.returns(r):
 			keeps = true
 		default:
 			by[r.Name], some = actual-m.spent, true
@@ -322,7 +354,9 @@ func (h *history) settled(v *version, user string, d *decision, live map[string]
 			delete(d.marks, id(r))
 		default:
 			if n < 0 {
-				h.giveBack(s, m, r.Algorithm, -n)
+				if !h.ended(m, r) {
+					h.giveBack(s, m, r.Algorithm, -n)
+				}
 				m.spent = actual
 			}
 			if m.kept = kept[r.Name] && !m.own; !m.kept {
@@ -375,9 +409,10 @@ func rated(a algorithm.Algorithm) bool {
 	return bucket || rate
 }
 
-// peek returns the result of each rule under a wide limit, in the order of h.names.
+// peek returns the result of each rule under a wide limit, in the order of h.names, and then that
+// of the rule that holds leases.
 func (h *history) peek(v *version, key weir.Key) ([]weir.Result, error) {
-	each := make([]weir.Result, len(h.names))
+	each := make([]weir.Result, len(h.names)+1)
 	_, err := v.wide.Decide(h.ctx, weir.Request{Key: key, Op: weir.Peek}, each)
 	return each, err
 }
@@ -387,28 +422,44 @@ func (m *mark) returns(r weir.Rule) bool {
 	return m.own == (r.Cost > 0) && fits(m.a, r.Algorithm) && m.holds(false) > 0
 }
 
-// refund refunds d, twice.
+// refund refunds d, twice, or finishes it so.
 func (h *history) refund(v *version, user string, d *decision, say func(string, ...any)) error {
-	live, each := h.live(v, d), make([]weir.Result, len(v.rules))
+	live := h.live(v, d)
 	r := weir.Request{Key: d.Key, ID: d.ID, Op: weir.Refund, Costs: pick(h.r, weir.Costs{}, weir.Costs{}, d.Costs, d.Costs, h.amounts(d.Costs, 3))}
+	again := weir.Request{Key: d.Key, ID: d.ID, Op: weir.Refund}
+	finish := h.finishes(&r)
+	if finish {
+		r.Actual = weir.ActualRefund()
+		again = r
+	}
+	if v.places() && !v.bills() {
+		return h.withoutBill(v, r, say)
+	}
 	before, err3 := h.peek(v, d.Key)
-	res, err := v.lim.Decide(h.ctx, r, each)
+	res, each, err := h.ask(v, r)
 	after, err4 := h.peek(v, d.Key)
 	for i, rule := range v.rules {
-		if n, ok := r.Costs.Amount(rule.Unit); ok && live[rule.Name] != nil && v.asked(i, &d.Request) > n {
+		if n, ok := r.Costs.Amount(rule.Unit); ok && !finish && live[rule.Name] != nil && v.asked(i, &d.Request) > n {
 			say("refund %q, %v: %v", d.ID, r.Costs, err)
 			h.stats.Other++
 			return is(err, weir.ErrInvalidCost)
 		}
 	}
-	again, err2 := v.lim.Refund(h.ctx, weir.Request{Key: d.Key, ID: d.ID})
-	got := weir.Settlement{Found: res.Allowed || res.Rule != "", Cost: res.Granted, Kept: res.Rule}
-	say("refund %q, %v: %+v, %v, and then %+v, %v", d.ID, r.Costs, res, err, again, err2)
+	res2, _, err2 := h.ask(v, again)
+	say("%v %q, %v: %+v, %v, and then %+v, %v", r.Op, d.ID, r.Costs, res, err, res2, err2)
 	if err := errors.Join(err3, err, err4, err2); err != nil {
 		return err
 	}
+	gave, found, found2 := res.Allowed, res.Allowed || res.Rule != "", res2.Allowed || res2.Rule != ""
+	if finish {
+		err = h.finished(v, &r, &res, &res2, len(live) > 0)
+		found, found2 = res.Allowed, res2.Allowed
+		gave = found && !found2 // or there was nothing to refund
+	}
+	got := weir.Settlement{Found: found, Cost: res.Granted, Kept: res.Rule}
+	got2 := weir.Settlement{Found: found2, Cost: res2.Granted, Kept: res2.Rule}
 	want, must, can, sure := weir.Settlement{}, false, false, true
-	stays, old := !res.Allowed && got.Found, costs(plain(live))
+	stays, old := !gave && found, costs(plain(live))
 	if len(old) == 0 || !v.follows {
 		old = []int64{0}
 	}
@@ -425,8 +476,8 @@ func (h *history) refund(v *version, user string, d *decision, say func(string, 
 			known = false // it may have kept the tokens, or they were refilled
 		default:
 			parts := slices.Clone(m.parts)
-			gave, may := h.giveBack(h.state(r.Name, user), m, r.Algorithm, m.spent)
-			if must, can = must || gave, can || may; !res.Allowed {
+			back, may := h.giveBack(h.state(r.Name, user), m, r.Algorithm, m.spent)
+			if must, can = must || back, can || may; !gave {
 				m.parts = parts
 			}
 			// After a step back of the clock, d can be live again, and its window not.
@@ -439,11 +490,14 @@ func (h *history) refund(v *version, user string, d *decision, say func(string, 
 			return fmt.Errorf("got %+v, want that %d stay", each[n], left)
 		}
 	}
-	if want.Found = res.Allowed || want.Kept != ""; stays && sure {
+	if want.Found = gave || want.Kept != ""; stays && sure {
 		want.Cost = got.Cost
 	}
-	if stays && !slices.Contains(old, got.Cost) || must && !res.Allowed || res.Allowed && !can && sure || sure && got != want || stays && again != got || !stays && again.Found {
-		return fmt.Errorf("got %+v, and then %+v, want %+v (must %v, can %v, sure %v)", res, again, want, must, can, sure)
+	if finish {
+		want.Found, can = len(live) > 0, can || want.Kept == ""
+	}
+	if err != nil || stays && !slices.Contains(old, got.Cost) || must && !gave || gave && !can && sure || sure && got != want || stays && got2 != got || !stays && found2 {
+		return fmt.Errorf("got %+v, and then %+v, want %+v (must %v, can %v, sure %v): %v", res, res2, want, must, can, sure, err)
 	}
 	if stays {
 		h.stats.Held++
@@ -467,41 +521,45 @@ func (m *mark) holds(sure bool) (n int64) {
 	return n
 }
 
-// evict deletes the keys of one rule, or one marker of d.
+// evict deletes the keys of one rule or of the leases, or one marker of d.
 func (h *history) evict(v *version, user string, d *decision, known bool, say func(string, ...any)) error {
-	name := pick(h.r, h.names...)
-	var named suite.Written
-	p := weir.Policy{Name: suite.Name, Segments: []string{"tenant", "user"}, Units: units}
-	for _, n := range h.names {
-		p.Rules = append(p.Rules, weir.Rule{Name: n, By: h.by(n), Unit: h.units[n], Algorithm: widest(v.algs[n])})
-	}
-	l, err := weir.NewPolicy(suite.Note(memory.New(nil), &named), p, &weir.Options{Prefix: h.prefix, Clock: h.c.Now})
+	lists, err := v.wide.StoreKeys(key(user))
 	if err != nil {
 		return err
 	}
-	r := weir.Request{Key: key(user), ID: "none", Costs: h.amounts(weir.Costs{}, 1<<62)}
-	marker := known && h.r.IntN(3) == 0
-	if marker {
-		r.ID = d.ID
-	}
-	if _, err := l.Decide(h.ctx, r, nil); err != nil {
-		return err
-	}
-	keys := slices.Sorted(maps.Keys(named.Keys))
-	keys = slices.DeleteFunc(keys, func(k string) bool {
-		return !strings.Contains(k, "}:"+name+".") || strings.Contains(k, ":%id=") != marker
-	})
-	say("delete %q", keys)
-	if len(keys) == 0 {
-		return fmt.Errorf("no key of rule %s among %v", name, named.Keys)
-	}
-	if marker {
-		delete(d.marks, name+h.units[name])
+	i := h.r.IntN(len(lists))
+	keys, marker := lists[i], false
+	if i == len(h.names) {
+		clear(h.ends("x", user))
+	} else if marker = known && h.r.IntN(3) == 0; marker {
+		keys, err = h.marker(d, h.names[i])
+		delete(d.marks, h.names[i]+h.units[h.names[i]])
 	} else {
-		h.state(name, user).clear(v.algs[name])
+		h.state(h.names[i], user).clear(v.algs[h.names[i]])
+	}
+	say("delete %q", keys)
+	if err != nil || len(keys) == 0 {
+		return fmt.Errorf("no key: %w", err)
 	}
 	_, err = h.st.Eval(h.ctx, scripts.Clean, keys, []store.Arg{store.IntArg(int64(len(keys)))}, nil)
 	return err
+}
+
+// marker returns the key of the marker of d that a rule has.
+func (h *history) marker(d *decision, name string) ([]string, error) {
+	var named suite.Written
+	p := weir.Policy{Name: suite.Name, Segments: []string{"tenant", "user"}, Units: units}
+	for _, n := range h.names {
+		p.Rules = append(p.Rules, weir.Rule{Name: n, By: h.by(n), Unit: h.units[n], Algorithm: widest(h.base[n])})
+	}
+	l, err := weir.NewPolicy(suite.Note(memory.New(nil), &named), p, &weir.Options{Prefix: h.prefix, Clock: h.c.Now})
+	if err != nil {
+		return nil, err
+	}
+	_, err = l.Decide(h.ctx, weir.Request{Key: d.Key, ID: d.ID, Costs: h.amounts(weir.Costs{}, 1<<62)}, nil)
+	return slices.DeleteFunc(slices.Collect(maps.Keys(named.Keys)), func(k string) bool {
+		return !strings.Contains(k, "}:"+name+".") || !strings.Contains(k, ":%id=")
+	}), err
 }
 
 // anyOther reports whether a rule of live did not keep its tokens.

@@ -1,5 +1,6 @@
 // Package histories checks random histories of decisions with IDs, whose limits and units
-// change in the middle, against a model of the documentation.
+// change in the middle, against a model of the documentation. In half of the histories, an ID
+// names a piece of work, with its lease and its bill.
 package histories
 
 import (
@@ -21,9 +22,12 @@ import (
 
 // A version is a limiter as one process has it.
 type version struct {
-	rules []weir.Rule
+	rules []weir.Rule           // without "x", which holds leases, and "p", which pauses keys
+	index map[string]int        // of all rules in lim, by name
+	place algorithm.Concurrency // of "x"
 	lim   *weir.Limiter
 	wide  *weir.Limiter // all rules of the history, with wide limits
+	one   *weir.Limiter // in a history of work, a single place
 	algs  map[string]algorithm.Algorithm
 	life  time.Duration // how long markers of rules with a Unit live, at least
 
@@ -41,6 +45,11 @@ type Stats struct {
 	// after the tokens were refilled, decisions that were not found, and requests that
 	// forgot an amount, or repeated another one.
 	Counted, Zeros, Less, More, Ended, NotFound, Forgot, Other int
+
+	// Of work: places that were taken, repeats without a place and those that took one,
+	// decisions whose bill had ended, requests in a pause, answers that nobody saw, Finishes,
+	// and requests without Options.Settles.
+	Taken, Full, Again, Anew, Paused, Lost, Finished, Plain int
 }
 
 type history struct {
@@ -53,10 +62,14 @@ type history struct {
 	shared    string // the rule that all users share
 	base      map[string]algorithm.Algorithm
 	units     map[string]string // of the rules; nil if no limiter has units
+	work      bool              // limiters hold leases
+	until     map[string]map[string]int64
+	placed    weir.Result // the newest answer of the rule that holds leases
 	versions  []*version
 	states    map[string]*state
 	decisions []*decision
 	events    []int64
+	ids       int
 	still     int   // for how many steps the clock stands still
 	stepped   int64 // the highest time before a step back
 	log       []string
@@ -67,7 +80,7 @@ type history struct {
 func Run(ctx context.Context, st store.Store, prefix string, seed uint64, stats *Stats) (err error) {
 	h := &history{
 		ctx: ctx, st: st, r: rand.New(rand.NewPCG(seed, 30)), c: decisions.NewClock(), prefix: prefix,
-		base: map[string]algorithm.Algorithm{}, states: map[string]*state{}, stats: stats,
+		base: map[string]algorithm.Algorithm{}, states: map[string]*state{}, until: map[string]map[string]int64{}, stats: stats,
 	}
 	h.c.Micros += h.r.Int64N(5_000_000)
 	defer func() {
@@ -88,6 +101,7 @@ func Run(ctx context.Context, st store.Store, prefix string, seed uint64, stats 
 	if len(h.names) > 1 && h.r.IntN(3) == 0 {
 		h.shared = "b"
 	}
+	h.work = h.r.IntN(2) == 0
 	for range 2 + h.r.IntN(3) {
 		if err := h.deploy(); err != nil {
 			return err
@@ -110,7 +124,8 @@ func (h *history) deploy() error {
 	v := &version{algs: maps.Clone(h.base)}
 	plan := len(h.versions) > 0 && h.r.IntN(3) == 0
 	if plan {
-		v.rules = slices.Clone(h.versions[len(h.versions)-1].rules)
+		last := h.versions[len(h.versions)-1]
+		v.rules, v.index = slices.Clone(last.rules), last.index
 	} else {
 		for _, i := range h.r.Perm(len(h.names)) {
 			if len(v.rules) == 0 || h.names[i] == h.shared || h.r.IntN(6) > 0 {
@@ -131,7 +146,7 @@ func (h *history) deploy() error {
 		}
 		v.algs[r.Name] = r.Algorithm
 	}
-	p := weir.Policy{Name: suite.Name, Segments: []string{"tenant", "user"}, Rules: v.rules}
+	p := weir.Policy{Name: suite.Name, Segments: []string{"tenant", "user"}, Rules: h.join(v)}
 	if h.units != nil {
 		for _, i := range h.r.Perm(len(units)) {
 			p.Units = append(p.Units, units[i])
@@ -143,10 +158,10 @@ func (h *history) deploy() error {
 	if plan {
 		last := h.versions[len(h.versions)-1]
 		v.life = last.life
-		v.lim, err = last.lim.With(v.rules...)
+		v.lim, err = last.lim.With(p.Rules...)
 	} else {
 		settles := *opts
-		if settles.Settles = h.r.IntN(2) == 0; settles.Settles {
+		if settles.Settles = h.r.IntN(2) == 0 || h.work && h.r.IntN(4) > 0; settles.Settles {
 			v.life = 10 * time.Minute
 		}
 		v.lim, err = weir.NewPolicy(h.st, p, &settles)
@@ -154,10 +169,15 @@ func (h *history) deploy() error {
 	if err != nil {
 		return err
 	}
-	if plan { // With keeps a Cost
-		for i, r := range v.lim.Rules() {
-			v.rules[i].Cost = r.Cost
-		}
+	v.index = map[string]int{}
+	for i, r := range v.lim.Rules() {
+		v.index[r.Name] = i
+	}
+	for i := range v.rules { // With keeps a Cost
+		v.rules[i].Cost = v.lim.Rules()[v.index[v.rules[i].Name]].Cost
+	}
+	if v.life > 0 {
+		v.life = max(10*time.Minute, v.place.Lease)
 	}
 	for _, r := range v.rules {
 		v.counts, v.follows = v.counts || r.Unit != "", v.follows || follows(r)
@@ -166,9 +186,16 @@ func (h *history) deploy() error {
 	for _, name := range h.names {
 		p.Rules = append(p.Rules, weir.Rule{Name: name, By: h.by(name), Algorithm: widest(v.algs[name])})
 	}
-	v.wide, err = weir.NewPolicy(h.st, p, opts)
+	if h.work {
+		p.Rules = append(p.Rules, placesRule(manyPlaces, time.Second))
+	}
+	if v.wide, err = weir.NewPolicy(h.st, p, opts); err == nil && h.work {
+		if v.one, err = v.wide.Only("x"); err == nil {
+			v.one, err = v.one.With(placesRule(1, time.Second))
+		}
+	}
 	h.versions = append(h.versions, v)
-	h.log = append(h.log, fmt.Sprintf("version %d, plan %v, units %v, life %v: %+v", len(h.versions)-1, plan, p.Units, v.life, v.rules))
+	h.log = append(h.log, fmt.Sprintf("version %d, plan %v, units %v, life %v: %+v, %+v of %v", len(h.versions)-1, plan, p.Units, v.life, v.rules, v.place, v.index))
 	return err
 }
 
@@ -216,7 +243,10 @@ func (h *history) see(v *version, user string) (seen, error) {
 			h.stats.Bounds++
 		}
 	}
-	return got, nil
+	if h.work {
+		err = h.seePlaces(v, user, each[len(h.names)].Remaining)
+	}
+	return got, err
 }
 
 func key(user string) weir.Key { return weir.KeyOf("t", user) }
@@ -241,10 +271,15 @@ func (h *history) step() error {
 		h.log = append(h.log, fmt.Sprintf("%8d µs, version %d, %s: ", h.c.Micros-decisions.NewClock().Micros, i, user)+fmt.Sprintf(format, args...))
 	}
 	known := d != nil && d.Key == key(user)
+	if !known {
+		d = nil
+	}
 	var want map[string]int64 // how many tokens more; nil if only the model's bounds count
 	switch op := h.r.IntN(20); {
-	case known && op < 4:
-		want, err = h.repeat(v, d, say)
+	case h.work && h.r.IntN(4) == 0:
+		want, err = map[string]int64{}, h.keep(v, user, d, say)
+	case known && (op < 4 || h.work && op > 16):
+		want, err = h.repeat(v, user, d, before, say)
 	case known && op < 9:
 		err = h.settle(v, user, d, say)
 	case known && op < 12:
@@ -253,6 +288,12 @@ func (h *history) step() error {
 		if err = v.lim.Reset(h.ctx, "t", user); h.allShared(v) {
 			err, want = nil, map[string]int64{}
 		} else {
+			if v.places() {
+				clear(h.ends("x", user))
+			}
+			if v.pauses() {
+				clear(h.ends("p", user))
+			}
 			for _, r := range v.rules {
 				if r.Name != h.shared {
 					h.state(r.Name, user).clear(r.Algorithm)
@@ -263,7 +304,7 @@ func (h *history) step() error {
 	case op == 13:
 		err = h.evict(v, user, d, known, say)
 	default:
-		want, err = h.decide(v, user, before, say)
+		want, err = h.decide(v, user, nil, before, say)
 	}
 	if err != nil {
 		return err
@@ -307,7 +348,7 @@ func (h *history) last() *decision {
 }
 
 func (h *history) allShared(v *version) bool {
-	return !slices.ContainsFunc(v.rules, func(r weir.Rule) bool { return r.Name != h.shared })
+	return len(v.index) == len(v.rules) && !slices.ContainsFunc(v.rules, func(r weir.Rule) bool { return r.Name != h.shared })
 }
 
 // pause moves the clock, sometimes back, and sometimes to an instant at which a state ends.
@@ -341,18 +382,28 @@ func (h *history) pause() {
 	}
 }
 
-// decide makes a new decision.
-func (h *history) decide(v *version, user string, before seen, say func(string, ...any)) (map[string]int64, error) {
+// decide makes a new decision. It has the ID of old, whose marks are not found, unless old is
+// nil.
+func (h *history) decide(v *version, user string, old *decision, before seen, say func(string, ...any)) (map[string]int64, error) {
 	r := weir.Request{
 		Key: key(user), Op: pick(h.r, weir.Consume, weir.Consume, weir.TakeUpTo, weir.Force), Cost: pick(h.r, 1, 1, 2, 1+h.r.Int64N(9)),
 		Costs: h.amounts(weir.Costs{}, 30),
 	}
 	if h.r.IntN(5) > 0 {
-		r.ID = fmt.Sprint("id", len(h.decisions))
+		h.ids++
+		r.ID = fmt.Sprint("id", h.ids)
 	}
-	each := make([]weir.Result, len(v.rules))
-	res, err := v.lim.Decide(h.ctx, r, each)
-	say("%v %d, %v %q: allowed %v, granted %d of %s, %v", r.Op, r.Cost, r.Costs, r.ID, res.Allowed, res.Granted, res.Rule, err)
+	if old != nil {
+		r = old.Request
+		h.stats.Anew++
+	} else if h.work && h.r.IntN(8) == 0 {
+		r.Op = weir.Peek
+	} else if v.places() && h.r.IntN(16) == 0 {
+		r.MaxWait = time.Second
+	}
+	free, lost := h.free(v, &r), h.lose(v, r, say)
+	res, each, err := h.ask(v, r)
+	say("%v %d, %v %q: allowed %v, replayed %v, granted %d of %s, %v", r.Op, r.Cost, r.Costs, r.ID, res.Allowed, res.Replayed, res.Granted, res.Rule, err)
 	if want := v.rejects(r); want != nil {
 		h.stats.Forgot++
 		return map[string]int64{}, is(err, want)
@@ -367,9 +418,12 @@ func (h *history) decide(v *version, user string, before seen, say func(string, 
 		}
 	}
 	want, d := map[string]int64{}, &decision{Request: r, at: h.c.Micros, asked: asked.Cost, total: asked.Cost, marks: map[string]*mark{}}
-	full, sure := false, true
+	full, sure := !free, true
 	for i, rule := range v.rules {
 		n := v.asked(i, &asked)
+		if r.Op == weir.Peek {
+			n = 0
+		}
 		if each[i].Granted != n && res.Allowed || each[i].Granted != 0 && !res.Allowed {
 			return nil, fmt.Errorf("rule %s: got %+v, want that it granted %d", rule.Name, each[i], n)
 		}
@@ -377,17 +431,17 @@ func (h *history) decide(v *version, user string, before seen, say func(string, 
 		case algorithm.LeakyBucket, algorithm.SlidingBuckets: // one at a time, or several limits
 			sure = false
 		default:
-			full = full || before[rule.Name].used+n > v.lim.Rules()[i].Limit
+			full = full || before[rule.Name].used+v.asked(i, &asked) > v.lim.Rules()[v.index[rule.Name]].Limit
 		}
 		if res.Granted != each[i].Granted && (v.counts && rule.Name == res.Rule || !v.counts && follows(rule)) {
 			return nil, fmt.Errorf("got %+v, want that it granted %d", res, each[i].Granted)
 		}
-		if !res.Allowed {
+		if !res.Allowed || r.Op == weir.Peek {
 			continue
 		}
 		s, id := h.state(rule.Name, user), id(rule)
 		if want[rule.Name] = n; n > 0 {
-			c := s.consume(h.c.Micros, rule.Algorithm, d, n)
+			c := s.consume(h.c.Micros, rule.Algorithm, owner{d, rule.Unit}, n)
 			d.marks[id] = h.mark(v, s, rule, n, d.total, []part{{c, n, true}})
 		} else if h.stats.Zeros++; v.life > 0 {
 			d.marks[id] = h.mark(v, s, rule, 0, 0, nil)
@@ -397,11 +451,18 @@ func (h *history) decide(v *version, user string, before seen, say func(string, 
 			h.stats.Counted++
 		}
 	}
-	if res.Replayed || res.Allowed == full && (full || sure) && r.Op != weir.Force || !res.Allowed && r.Op == weir.Force {
+	if res.Replayed != (lost && res.Allowed) || res.Allowed == full && (full || sure) && r.Op != weir.Force || !res.Allowed && r.Op == weir.Force {
 		return nil, fmt.Errorf("got %+v after %+v", res, before)
 	}
-	if res.Allowed && r.ID != "" {
-		h.decisions = append(h.decisions, d)
+	switch {
+	case !res.Allowed || r.Op == weir.Peek:
+	case v.places() && !v.bills(): // no bill
+		h.stats.Plain++
+		if d.marks = nil; old == nil {
+			h.decisions = append(h.decisions, d)
+		}
+	case r.ID != "":
+		h.decisions = append(slices.DeleteFunc(h.decisions, func(d *decision) bool { return d == old }), d)
 	}
-	return want, nil
+	return want, h.took(v, &r, free, res.Allowed)
 }

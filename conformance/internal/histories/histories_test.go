@@ -26,7 +26,8 @@ func TestHistories(t *testing.T) {
 	}
 	t.Logf("%+v", stats)
 	if stats.Exact < 4*stats.Bounds || min(stats.Kept, stats.Replayed, stats.Settled, stats.Refunded, 4*stats.Held) < n/10 ||
-		min(stats.Counted, stats.Zeros, stats.Less, stats.More, stats.Ended, stats.NotFound, stats.Forgot, stats.Other) < n/10 {
+		min(stats.Counted, stats.Zeros, stats.Less, stats.More, stats.Ended, stats.NotFound, stats.Forgot, stats.Other) < n/10 ||
+		min(stats.Taken, 4*stats.Full, stats.Again, stats.Anew, stats.Paused, stats.Lost, stats.Finished, stats.Plain) < n/10 {
 		t.Errorf("%+v: want more of it", stats)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // A charge is a number of tokens that one decision consumed from one rule at once.
 type charge struct {
-	of      *decision
+	of      owner
 	at      int64
 	a       algorithm.Algorithm
 	n, back int64 // consumed, and refunded
@@ -16,6 +16,12 @@ type charge struct {
 	in      int64 // the window, the bucket or the time of the entry that counts it
 	lost    bool  // the entry may have been removed
 	other   bool  // another limit decided afterwards
+}
+
+// An owner has the mark of a charge: if the unit of a rule changes, a decision has two.
+type owner struct {
+	*decision
+	unit string
 }
 
 // A state is what the documentation says of one rule of one key. The states of the windows and
@@ -89,7 +95,7 @@ func (s *state) advance(now int64, a algorithm.Algorithm) {
 }
 
 // consume consumes n tokens.
-func (s *state) consume(now int64, a algorithm.Algorithm, of *decision, n int64) *charge {
+func (s *state) consume(now int64, a algorithm.Algorithm, of owner, n int64) *charge {
 	c := &charge{of: of, at: now, a: a, n: n}
 	s.version, s.consumed = s.version+1, s.consumed+1
 	s.advance(now, a)

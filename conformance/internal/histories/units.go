@@ -43,8 +43,11 @@ func follows(r weir.Rule) bool { return r.Unit == "" && r.Cost == 0 }
 
 // rejects returns the error of a decision r that no limiter like v can make, or nil.
 func (v *version) rejects(r weir.Request) error {
-	if r.Op == weir.TakeUpTo && !v.follows {
+	switch {
+	case r.MaxWait > 0, r.Op == weir.Force && v.places() && !v.bills(), r.Op == weir.TakeUpTo && !v.follows:
 		return weir.ErrUnsupported
+	case v.places() && r.ID == "" && r.Op != weir.Force && r.Op != weir.Peek:
+		return weir.ErrInvalidLease
 	}
 	for _, rule := range v.rules {
 		if _, ok := r.Costs.Amount(rule.Unit); rule.Unit != "" && !ok {
