@@ -145,13 +145,13 @@ func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask, c *Ca
 			n = 0
 		}
 	}
-	if n > 0 && meter != nil && r.step.kind.Reserves && !v.Forces() {
+	if n > 0 && meter != nil && r.step.kind.Reserves && !v.Forces() && !p.source.Bills { // with a bill, the store has taken the lease
 		before := meter.Take(cellOf(spent[2:]), -n)
 		left := max(meter.Ready(o.Now, before, n, 0)-o.Now, 0)
 		if changed { // an estimate, because the turn was another limit's
 			left = min(left, a.Wait)
 		}
-		if out.Delay = contract.Micros(left); left > a.Wait && !p.source.Bills { // with a bill, the store has taken the lease
+		if out.Delay = contract.Micros(left); left > a.Wait {
 			out.deny(contract.Micros(left - a.Wait))
 			out.Granted = 0
 		}
