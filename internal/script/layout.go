@@ -169,10 +169,10 @@ const (
 	// changed, the decision ends with its marker. For a Step, they are the three integers
 	// of contract.StepRefunder.Mark.
 	//
-	// The last integer is END, when the marker ends. If the rule keeps a cell, it is 0
-	// unless the rule counts a unit, or another rule holds leases and Source.Bills is
-	// true: the marker then ends with the decision. If the decision ends before END, its
-	// marker holds no tokens, but says what it has consumed.
+	// The last integer is END, when the marker ends. For a rule with a cell, END can be
+	// 0: the marker then ends with the decision. It is above 0 if the rule counts a unit,
+	// or if Source.Bills is true. If the decision ends before END, its marker holds no
+	// tokens, but says what it has consumed.
 	MarkHead
 )
 
