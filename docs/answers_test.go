@@ -34,6 +34,7 @@ var questions = []struct {
 	{"Which requests does an outage allow?", []string{"docs/guide/outage.md"}, "| `Closed`, the default |"},
 	{"Does it run on 32-bit platforms?", []string{"VERSIONING.md"}, "32-bit"},
 	{"How do I reset one caller?", []string{"docs/guide/operate.md"}, "weir reset "},
+	{"Can it limit the tokens and the money of an LLM?", []string{"docs/guide/README.md", "docs/guide/llm.md"}, "weirhttp.Settle("},
 	{"Is a retry free?", []string{"docs/guide/README.md", "docs/guide/idempotency.md"}, "makes a retry free of charge"},
 }
 
