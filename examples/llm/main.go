@@ -108,7 +108,8 @@ func newGateway(st store.Store, provider *url.URL, secret string) (*gateway, err
 		if op := new(net.OpError); errors.As(err, &op) && op.Op == "dial" { // the provider has not got the call
 			callOf(r).actual = weir.ActualRefund()
 		}
-		http.Error(w, err.Error(), http.StatusBadGateway)
+		log.Print(err)
+		http.Error(w, "the provider does not answer", http.StatusBadGateway)
 	}}
 	request := func(r *http.Request) (weir.Request, error) { return callOf(r).Request, nil }
 	limit, failed := weirhttp.New(lim, request, &weirhttp.Options{Timeout: time.Second, OnError: func(r *http.Request, err error) {
@@ -119,9 +120,9 @@ func newGateway(st store.Store, provider *url.URL, secret string) (*gateway, err
 		return nil, err
 	}
 	g.limited = limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := callOf(r)
 		ctx, cancel := context.WithTimeout(r.Context(), 50*time.Second) // less than the lease, which nobody renews
 		defer cancel()
-		c := callOf(r)
 		c.actual = weir.Actual{}
 		defer func() { // also if the client leaves: the proxy then panics
 			for _, event := range bytes.Split(c.answer.Bytes(), []byte("\ndata:")) { // or the whole body
@@ -161,8 +162,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			g.calls.Delete(c.ID)
 		}
 	}()
-	body["model"], body["max_tokens"], body["n"] = model, int64(most), 1 // what is counted
-	delete(body, "max_completion_tokens")
+	body["model"], body["max_tokens"], body["max_completion_tokens"], body["n"] = model, int64(most), nil, 1 // what is counted
 	if body["stream"] == true {
 		body["stream_options"] = map[string]bool{"include_usage": true}
 	}
@@ -173,7 +173,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // modify keeps the answer. If the provider could do no work, the call costs nothing. A 429 pauses the team.
 func (g *gateway) modify(res *http.Response) (err error) {
-	c, ctx := callOf(res.Request), res.Request.Context()
+	c := callOf(res.Request)
 	res.Body = io.NopCloser(io.TeeReader(res.Body, &c.answer)) // the end of ctx closes it
 	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= 500 {
 		c.actual = weir.ActualRefund()
@@ -181,7 +181,7 @@ func (g *gateway) modify(res *http.Response) (err error) {
 		c.actual = weir.ActualCosts(usage{}.costs())
 	}
 	if d, _ := time.ParseDuration(res.Header.Get("Retry-After") + "s"); d > 0 && res.StatusCode == http.StatusTooManyRequests {
-		_, err = g.lim.Pause(ctx, min(d, 10*time.Minute), c.Key.Segments()...)
+		_, err = g.lim.Pause(res.Request.Context(), min(d, 10*time.Minute), c.Key.Segments()...)
 	}
 	return err
 }
@@ -189,9 +189,9 @@ func (g *gateway) modify(res *http.Response) (err error) {
 // sweep settles the calls without an end, for example after a crash, whose usage lookup knows.
 func (g *gateway) sweep(ctx context.Context, tick <-chan time.Time, lookup func(id string) (u usage, known bool)) {
 	for range tick {
-		for id, value := range g.calls.Range {
+		for _, value := range g.calls.Range {
 			c := value.(*call)
-			if u, known := lookup(id.(string)); known && !c.ended.Load() {
+			if u, known := lookup(c.ID); known && !c.ended.Load() {
 				done, err := g.lim.SettleCosts(ctx, c.Request, u.costs()) // not Finish: a retry can run
 				c.ended.Store(err == nil && done.Found)
 			}
