@@ -364,7 +364,7 @@ func (k formKind) history(r *rand.Rand) formCase {
 		case v.Marks() && r.IntN(10) > 0:
 			ids++
 			call.id = ids
-		case v == script.Settle:
+		case v.Settles():
 			call.cost = r.Int64N(7) * k.scale
 		case v == script.Refund && r.IntN(8) > 0:
 			call.cost = 0

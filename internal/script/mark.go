@@ -156,24 +156,25 @@ func (s *Source) again(v Verb) string {
 	return w.String()
 }
 
-// freed returns Lua that appends to the reply of a verb that Finishes whether a lease was
-// held.
-func (s *Source) freed(v Verb) string {
+// adjusted returns Lua for the last part of the reply of a verb that Adjusts. If the verb
+// Finishes, it has freed: see finish. One format needs fewer registers than more operands.
+func (s *Source) adjusted(v Verb, cost, kept, freed string) string {
 	switch {
 	case !v.Finishes():
-		return ""
+		return fmt.Sprintf("string.format(';%%d %%d', %s, %s)", cost, kept)
 	case len(s.leases()) == 0:
-		return " .. ' 0'"
+		return fmt.Sprintf("string.format(';%%d %%d 0', %s, %s)", cost, kept)
 	}
-	return " .. ' ' .. freed"
+	return fmt.Sprintf("string.format(';%%d %%d %%d', %s, %s, %s)", cost, kept, freed)
 }
 
-// finish writes Lua that releases the leases. It follows the last read that can fail.
-func (s *Source) finish(w *writer, v Verb) {
+// finish writes Lua that releases the leases, and sets freed to 1 if one was held. It follows
+// the last read that can fail.
+func (s *Source) finish(w *writer, v Verb, freed string) {
 	if rules := s.leases(); v.Finishes() && len(rules) > 0 {
-		w.f("local freed\ndo\n")
+		w.f("do\n")
 		s.release(w, rules)
-		w.f("freed = gave\nend\n")
+		w.f("%s = gave\nend\n", freed)
 	}
 }
 
@@ -187,7 +188,10 @@ func (s *Source) refund(w *writer, v Verb) {
 			s.spent(w, fmt.Sprintf("m[%d]", r.number))
 		}
 	}
-	s.finish(w, v)
+	if v == FinishRefund {
+		w.f("local found = next(m) and '1;' or '0;'\n")
+	}
+	s.finish(w, v, "m.freed") // after the last next(m)
 	w.f("kept = 0\n")
 	in := func(table string) func(*Rule) string {
 		return func(r *Rule) string { return fmt.Sprintf("%s[%d]", table, r.number) }
@@ -231,14 +235,11 @@ func (s *Source) refund(w *writer, v Verb) {
 	if s.named {
 		old = "first and first[3] or 0"
 	}
-	if v == FinishRefund {
-		w.f("local found = next(m) and '1;' or '0;'\n")
-	}
-	w.f("if kept > 0 and some == 0 then return %s .. sec .. ' ' .. usec .. string.format(';%%d %%d', %s, kept)%s%s end\n", found(v, "'0;'"), old, s.freed(v), s.costs(in("was")))
+	w.f("if kept > 0 and some == 0 then return %s .. sec .. ' ' .. usec .. %s%s end\n", found(v, "'0;'"), s.adjusted(v, old, "kept", "m.freed"), s.costs(in("was")))
 	if len(markers) > 0 {
 		w.f("redis.call('UNLINK', %s)\n", strings.Join(markers, ", "))
 	}
-	w.f("return %s .. sec .. ' ' .. usec .. string.format(';%%d %%d', cost, kept)%s%s\n", found(v, "some .. ';'"), s.freed(v), s.costs(in("left")))
+	w.f("return %s .. sec .. ' ' .. usec .. %s%s\n", found(v, "some .. ';'"), s.adjusted(v, "cost", "kept", "m.freed"), s.costs(in("left")))
 }
 
 // found returns Lua for the head of the reply of a Refund, or of a FinishRefund.

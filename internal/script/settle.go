@@ -16,11 +16,11 @@ func (s *Source) settle(w *writer, v Verb) {
 			s.spent(w, fmt.Sprintf("m[%d]", r.number))
 		}
 	}
-	s.finish(w, v)
+	s.finish(w, v, "by.freed")
 	if !s.named && v == Settle {
 		w.f("if not first then return '0;' .. sec .. ' ' .. usec .. ';0 0' end\n")
 		s.settleCost(w, rules, v)
-		w.f("return '1;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', total, kept)\n")
+		w.f("return '1;' .. sec .. ' ' .. usec .. %s\n", s.adjusted(v, "total", "kept", ""))
 		return
 	}
 	costs := s.costs(func(r *Rule) string {
@@ -29,16 +29,16 @@ func (s *Source) settle(w *writer, v Verb) {
 		}
 		return fmt.Sprintf("m[%d] and m[%d][3]", r.number, r.number)
 	})
-	w.f("if not next(m) then return '0;' .. sec .. ' ' .. usec .. ';0 0'%s%s end\n", s.freed(v), costs)
-	w.f("local cost = first and first[3] or 0\nif first and actual >= 0 then\n")
+	w.f("if not next(m) then return '0;' .. sec .. ' ' .. usec .. %s%s end\n", s.adjusted(v, "0", "0", "by.freed"), costs)
+	w.f("by.cost = first and first[3] or 0\nif first and actual >= 0 then\n")
 	s.settleCost(w, rules, v)
-	w.f("cost = total\nelse\nkept = actual >= 0 and %d or 0\nend\n", s.bits(func(r *Rule) bool { return !r.own }))
+	w.f("by.cost = total\nelse\nkept = actual >= 0 and %d or 0\nend\n", s.bits(func(r *Rule) bool { return !r.own }))
 	for _, r := range rules {
 		if r.unit > 0 {
 			s.settleUnit(w, r, v)
 		}
 	}
-	w.f("return '1;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', cost, kept)%s%s\n", s.freed(v), costs)
+	w.f("return '1;' .. sec .. ' ' .. usec .. %s%s\n", s.adjusted(v, "by.cost", "kept", "by.freed"), costs)
 }
 
 // bits returns the sum of 2^i for the rules with the index i for which has is true, and
