@@ -325,3 +325,32 @@ func TestPlanLeases(t *testing.T) {
 		t.Errorf("got %s, errors %v", got, *errs)
 	}
 }
+
+// A shadow rule that counts a unit, behind as many rules as a limiter can have, has no result.
+func TestSettleManyRules(t *testing.T) {
+	t.Parallel()
+	p := weir.Policy{Name: "many", Units: []string{"u"}}
+	for i := range weir.MaxRules + 1 {
+		p.Rules = append(p.Rules, weir.Rule{Name: fmt.Sprint("r", i), Unit: "u", Algorithm: weirtest.Window(9, time.Hour), Shadow: i == weir.MaxRules})
+	}
+	lim, err := weir.NewPolicy(weirtest.NewStore(weirtest.NewClock()), p, &weir.Options{Settles: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	units := func(n int64) weir.Costs { return weir.CostsOf(map[string]int64{"u": n}) }
+	limit, err := weirhttp.New(lim, func(*http.Request) (weir.Request, error) {
+		return weir.Request{Key: weir.KeyOf("ann"), ID: "a", Costs: units(5)}, nil
+	}, &weirhttp.Options{OnError: func(_ *http.Request, err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if err := weirhttp.Settle(r.Context(), weir.ActualCosts(units(2))); err != nil {
+			t.Error(err)
+		}
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	res, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf("ann"), Op: weir.Peek, Costs: units(1)}, nil)
+	if err != nil || res.Remaining != 7 {
+		t.Errorf("got %+v, %v, want 7 of 9 to remain", res, err)
+	}
+}

@@ -164,12 +164,15 @@ func (r *Request) short(pkg string, back *weir.Request, res *weir.Result, each [
 	case res.Granted < cost:
 		return fmt.Errorf("%s: %v: the decision costs %d of the actual %d: a rule is too deep in debt", pkg, back.Op, res.Granted, cost)
 	}
+	costs := back.Actual.Costs()
 	rules, ok := weir.Find[interface{ Rules() []weir.RuleInfo }](r.Decider)
-	if !ok || back.Actual.Costs() == (weir.Costs{}) {
+	if !ok || costs == (weir.Costs{}) {
 		return nil
 	}
-	costs := back.Actual.Costs()
 	for i, rule := range rules.Rules() {
+		if rule.Shadow { // it is after the others, and has no result
+			break
+		}
 		if n, ok := costs.Amount(rule.Unit); ok && each[i].Allowed && each[i].Granted < n {
 			return fmt.Errorf("%s: %v: the decision costs %d of the actual %d %s in rule %q: the rule is too deep in debt", pkg, back.Op, each[i].Granted, n, rule.Unit, rule.Name)
 		}
