@@ -191,9 +191,10 @@ func (b *bound) newGroup(has func(r *rule) bool) (*group, error) {
 	var g group
 	var rules []compose.Rule
 	life := time.Duration(0)
-	for i := range b.rules {
-		if b.settles {
-			life = max(life, settleTime, b.rules[i].limit.Lease)
+	if b.settles {
+		life = settleTime
+		for i := range b.rules {
+			life = max(life, b.rules[i].limit.Lease)
 		}
 	}
 	for i := range b.rules {

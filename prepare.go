@@ -260,13 +260,15 @@ func (b *bound) checkSettle(q *query, r *Request) (int64, error) {
 // do not count.
 func (b *bound) checkFinish(q *query, r *Request) (err error) {
 	refunds, none := r.Actual == ActualRefund(), r.Actual == Actual{}
-	if none && b.leases != nil && !b.all.program.Bills() {
+	q.Verb = script.Finish
+	switch {
+	case none && b.leases != nil && !b.all.program.Bills():
 		q.Verb, q.group = script.Release, b.leases
-	} else if q.Verb = script.Finish; refunds {
-		q.Verb, q.Call.Cost, err = script.FinishRefund, 0, b.checkRefund(r)
-	} else if none {
+	case none:
 		q.Call.Cost, err = script.Unnamed, b.checkRefund(r)
-	} else {
+	case refunds:
+		q.Verb, q.Call.Cost, err = script.FinishRefund, 0, b.checkRefund(r)
+	default:
 		q.Call.Cost, err = b.checkSettle(q, r)
 	}
 	if b.leases != nil {

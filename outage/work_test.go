@@ -13,18 +13,25 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
+// working returns a limiter of work with two places and 10 tokens for a day, and the same in a
+// Breaker with the share of one of two processes.
+func working(t *testing.T, st store.Store) (plain, l *weir.Limiter) {
+	t.Helper()
+	plain, err := weir.NewPolicy(st, weir.Policy{Name: "work", Rules: []weir.Rule{
+		{Name: "parallel", Algorithm: algorithm.Concurrency{Limit: 2, Lease: time.Minute}, Cost: 1},
+		{Name: "tokens", Algorithm: algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerDay(10)}},
+	}}, &weir.Options{Settles: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain, onOutage(t, plain, outage.Options{Fallback: outage.Local, Processes: 2, Failures: 1 << 30})
+}
+
 // A Finish that only the share has made can be sent again, to the store.
 func TestOutageFinishAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := weirtest.NewFaulty()
-		plain, err := weir.NewPolicy(st, weir.Policy{Name: "work", Rules: []weir.Rule{
-			{Name: "parallel", Algorithm: algorithm.Concurrency{Limit: 2, Lease: time.Minute}, Cost: 1},
-			{Name: "tokens", Algorithm: weirtest.Window(10, 24*time.Hour)},
-		}}, &weir.Options{Settles: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := onOutage(t, plain, outage.Options{Fallback: outage.Local, Processes: 2, Failures: 1 << 30})
+		plain, l := working(t, st)
 		st.Set(weirtest.Lost)
 		lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("ann"), Cost: 3})
 		if err != nil {
@@ -68,14 +75,7 @@ func TestOutageFinish(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			st := weirtest.NewFaulty()
-			plain, err := weir.NewPolicy(st, weir.Policy{Name: "work", Rules: []weir.Rule{
-				{Name: "parallel", Algorithm: algorithm.Concurrency{Limit: 2, Lease: time.Minute}, Cost: 1},
-				{Name: "tokens", Algorithm: algorithm.TokenBucket{Capacity: 10, Refill: algorithm.Rate{Count: 10, Period: 24 * time.Hour}}},
-			}}, &weir.Options{Settles: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			l := onOutage(t, plain, outage.Options{Fallback: outage.Local, Processes: 2, Failures: 1 << 30})
+			plain, l := working(t, st)
 			r := weir.Request{Key: weir.KeyOf("ann"), ID: "a", Cost: 3}
 			if tt.here {
 				st.Set(weirtest.Down)

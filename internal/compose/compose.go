@@ -106,7 +106,7 @@ type Program struct {
 	maxWait int64
 	debt    int64 // the least MaxDebt of the rules with CostRequest
 	ownDebt int64 // the least MaxDebt of the rules with CostOwn
-	life    int64 // the longest Life of the rules whose markers have an END
+	life    int64 // the longest Life of the rules
 	scripts [script.Entries + 1]atomic.Pointer[store.Script]
 }
 
@@ -172,9 +172,7 @@ func New(rules []Rule) (*Program, error) {
 		if !pauses {
 			p.maxWait = min(p.maxWait, l.MaxWait)
 		}
-		if costBy == CostUnit || src.Bills {
-			p.life = max(p.life, r.Life)
-		}
+		p.life = max(p.life, r.Life)
 		switch costBy {
 		case CostOwn:
 			p.consts = append(p.consts, store.ConstArg(r.Cost))

@@ -230,7 +230,7 @@ func (r *run) refund(held []held) (o outcome, err error) {
 	}
 	for i := range r.rules {
 		q, asked := &r.rules[i], m[i].N[script.MarkAsked]
-		if r.verb == script.FinishRefund {
+		if r.verb == script.FinishRefund { // it has no cost and no amounts
 			break
 		}
 		if q.costBy == CostRequest && r.call.Cost > 0 && asked > r.call.Cost ||
@@ -262,15 +262,13 @@ func (r *run) refund(held []held) (o outcome, err error) {
 			}
 		}
 	}
-	gone := o.kept == 0 || o.head > 0
-	if !gone {
-		o.cost, _, _ = r.spent(&m)
-		o.costs = was.costs
-	}
+	stays := o.kept > 0 && o.head == 0
 	if r.verb == script.FinishRefund && m.found() {
 		o.head = 1
 	}
-	if !gone {
+	if stays {
+		o.cost, _, _ = r.spent(&m)
+		o.costs = was.costs
 		return o, nil
 	}
 	for i := range r.rules {

@@ -66,10 +66,7 @@ func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 	switch {
 	case r.step.raw != nil:
 		a.Text, a.Renew = c.Text, v == script.Renew
-		var s contract.State
-		for j, value := range o.ints[r.state : r.state+r.ints] {
-			s[j] = value.Int()
-		}
+		s := r.stateIn(o)
 		room := r.step.raw.Room(o.Now, s, a)
 		out.Granted = granted(room)
 		own := r.step.raw.Answer(o.Now, s, out.Granted, a)
@@ -102,6 +99,14 @@ func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 		out.Allowed, out.Delay, out.RetryAfter = true, 0, 0
 	}
 	return out
+}
+
+// stateIn returns the State of r, which has a Step, in a reply.
+func (r *rule) stateIn(o *Reply) (s contract.State) {
+	for i, n := range o.ints[r.state : r.state+r.ints] {
+		s[i] = n.Int()
+	}
+	return s
 }
 
 // costOf returns the tokens that the call c consumes from r if it is allowed. n is the
@@ -164,12 +169,8 @@ func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask, c *Ca
 func (p *Program) again(v script.Verb, o *Reply, c *Call) bool {
 	for i := range p.rules {
 		if r := &p.rules[i]; r.layout.Leases() || r.pauses() {
-			var s contract.State
-			for j, n := range o.ints[r.state : r.state+r.ints] {
-				s[j] = n.Int()
-			}
 			cost := r.costOf(v, 1, c)
-			if r.step.raw.Room(o.Now, s, contract.Ask{Cost: cost, Text: c.Text}) < cost {
+			if r.step.raw.Room(o.Now, r.stateIn(o), contract.Ask{Cost: cost, Text: c.Text}) < cost {
 				return false
 			}
 		}

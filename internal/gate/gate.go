@@ -52,6 +52,9 @@ func RulesOf(d weir.Decider) Rules {
 	return Rules{d, lim.LeaseTime()}
 }
 
+// leases reports whether it is known that a rule holds leases.
+func (r *Rules) leases() bool { return r.Lease > 0 && r.Lease < weir.Never }
+
 // A Request is a request of a caller, and who decides it.
 type Request struct {
 	weir.Request
@@ -74,7 +77,7 @@ func (r *Request) Prepare(ctx context.Context, pkg string) error {
 			r.MaxWait = max(min(r.MaxWait, time.Until(deadline)), time.Microsecond)
 		}
 	}
-	if r.ID == "" && (r.MaxWait > 0 || r.Lease > 0 && r.Lease < weir.Never) {
+	if r.ID == "" && (r.MaxWait > 0 || r.leases()) {
 		r.own, r.ID = true, rand.Text() // for the refund, or for the lease
 	}
 	return nil
@@ -113,7 +116,7 @@ const (
 // rules. gone reports whether the caller has gone, if there was an error.
 func (r *Request) Hold(res *weir.Result, err error, s *Scratch, gone bool) Hold {
 	r.lost = guard.Unknown(err) || err == nil && !res.Allowed
-	r.leased = r.ID != "" && (r.Lease > 0 && r.Lease < weir.Never || r.Lease == 0 && (err != nil || leased(s.Rules(res))))
+	r.leased = r.ID != "" && (r.leases() || r.Lease == 0 && (err != nil || leased(s.Rules(res))))
 	switch {
 	case !r.own: // another request may use the ID
 	case err != nil && gone:
