@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/storekey"
 )
 
@@ -158,12 +157,12 @@ func (ks *keySpace) fits(k *Key) bool {
 	return true
 }
 
-// setSlots sets the keys of slots, which are zero, to the keys of rules. If it has to build
+// setPlaces sets the keys of places, which are zero, to the keys of rules. If it has to build
 // a part of a key, it does so in a scratch, and returns it.
-func (ks *keySpace) setSlots(slots []compose.Slot, rules []rule, k *Key) (s *scratch) {
+func (ks *keySpace) setPlaces(places []storekey.Place, rules []rule, k *Key) (s *scratch) {
 	shared := ks.part(&ks.shared, k, &s)
-	for i := range slots {
-		key, rk := &slots[i].Key, rules[i].key
+	for i := range places {
+		key, rk := &places[i].Key, rules[i].key
 		if key.Frame, key.Shared = &rk.frame, shared; len(rk.other.list) > 0 {
 			key.Other = ks.part(&rk.other, k, &s)
 		}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/storekey"
 )
 
 var scratches = sync.Pool{New: func() any { return &scratch{buf: make([]byte, 0, 512)} }}
@@ -20,15 +21,15 @@ func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Resu
 	if b.way != inLine || !r.plain() || !b.space.fits(&r.Key) || ctx.Err() != nil {
 		return b.decideBy(ctx, b.way, r, each, res)
 	}
-	var shared string
+	key := storekey.Key{Frame: &b.rules[0].key.frame}
 	var s *scratch
 	if part := &b.space.shared; part.alone(&r.Key) {
-		shared = r.Key.segments[part.one]
+		key.Shared = r.Key.segments[part.one]
 	} else {
 		var room [256]byte
-		shared = b.space.build(part, &r.Key, room[:0], &s)
+		key.Shared = b.space.build(part, &r.Key, room[:0], &s)
 	}
-	done := b.memory.DecideInLine(b.all.program, &b.rules[0].key.frame, shared, cutCost(r.Cost), twin(res))
+	done := b.decideInLine(&key, cutCost(r.Cost), res)
 	if s != nil {
 		scratches.Put(s)
 	}
@@ -39,6 +40,18 @@ func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Resu
 		each[0] = *res
 	}
 	return nil
+}
+
+// decideInLine decides on the record of key in the memory store: see
+// [compose.Program.DecideInLine].
+func (b *bound) decideInLine(key *storekey.Key, cost int64, res *Result) bool {
+	record, locked := b.memory.LockKey(key)
+	defer locked.Unlock() // even if an algorithm panics
+	if record == nil {
+		return false
+	}
+	now, err := b.memory.Now()
+	return err == nil && b.all.program.DecideInLine(now, record, cost, twin(res))
 }
 
 // decideBy is decide in every way except inLine: instead of it, it decides onSlots.
@@ -87,29 +100,33 @@ func (b *bound) eval(ctx context.Context, q *query, r *Request, each []Result, r
 	return b.result(q, s, s.reply, each, res)
 }
 
-// decideOnSlots decides q on the memory store, without a script. It returns false if Eval
-// must decide, for example because a key is missing. The slots are on the stack. Go
-// zeroes the array on each call, hence three sizes.
+// decideOnSlots decides q on the records of the memory store, without a script. It returns
+// false if Eval must decide, for example because a key is missing. The slots are on the
+// stack. Go zeroes the arrays on each call, hence three sizes.
 func (b *bound) decideOnSlots(q *query, r *Request, each []Result, res *Result) bool {
 	switch n := len(b.rules); {
 	case n == 1:
+		var places [1]storekey.Place
 		var slots [1]compose.Slot
-		return b.decideOn(slots[:], q, r, each, res)
+		return b.decideOn(places[:], slots[:], q, r, each, res)
 	case n <= 4:
+		var places [4]storekey.Place
 		var slots [4]compose.Slot
-		return b.decideOn(slots[:n], q, r, each, res)
+		return b.decideOn(places[:n], slots[:n], q, r, each, res)
 	default:
+		var places [MaxRules]storekey.Place
 		var slots [MaxRules]compose.Slot
-		return b.decideOn(slots[:n], q, r, each, res)
+		return b.decideOn(places[:n], slots[:n], q, r, each, res)
 	}
 }
 
-// decideOn is decideOnSlots with room for the slots of all rules.
-func (b *bound) decideOn(slots []compose.Slot, q *query, r *Request, each []Result, res *Result) bool {
-	s := b.space.setSlots(slots, b.rules, &r.Key)
-	done := b.memory.DecideOnSlots(&q.Query, slots, twins(each), twin(res))
-	if s != nil {
-		scratches.Put(s)
+// decideOn is decideOnSlots with room for the places and slots of all rules.
+func (b *bound) decideOn(places []storekey.Place, slots []compose.Slot, q *query, r *Request, each []Result, res *Result) bool {
+	if s := b.space.setPlaces(places, b.rules, &r.Key); s != nil {
+		defer scratches.Put(s)
 	}
-	return done
+	b.memory.LockKeys(places)
+	defer b.memory.UnlockKeys(places) // even if an algorithm panics
+	now, err := b.memory.Now()
+	return err == nil && q.DecideOnSlots(now, places, slots, twins(each), twin(res))
 }

@@ -213,9 +213,6 @@ func (p *Program) Marked(i int) bool { return p.source.Rules[i].Marker > 0 }
 // Bills reports whether a decision with a lease has markers of the other rules.
 func (p *Program) Bills() bool { return p.source.Bills }
 
-// Pauses reports whether rule i pauses keys.
-func (p *Program) Pauses(i int) bool { return p.rules[i].pauses() }
-
 // Sets reports whether a rule keeps its state in a sorted set or a list, which MGet
 // cannot read.
 func (p *Program) Sets() bool { return p.source.Sets }

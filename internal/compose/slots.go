@@ -7,14 +7,13 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/internal/storekey"
-	"github.com/weir-go/weir/store"
 )
 
 // A Query is one call of a [Program].
 //
-// A store in the memory of the process can decide a Query on its slots. It then decides
-// as the Go form does, but without arguments and without a reply. The store locks the
-// keys of all slots, sets Slot.Record for each, and calls DecideOnSlots.
+// On a store in the memory of the process, a Query can be decided on the records of its
+// keys. It is then decided as the Go form does, but without arguments and without a reply.
+// Package weir locks the keys in the store, which finds their records, and calls Decide.
 type Query struct {
 	Program *Program
 	Verb    script.Verb
@@ -26,27 +25,13 @@ type Query struct {
 	slack  int64 // microseconds: see clockSlack
 }
 
-// A Slot is the state of one rule in a decision on slots. A rule that pauses has only a
-// Key, and a Record unless the key is missing.
+// A Slot is the state of one rule in a decision on records. It stays zero if the rule pauses.
 type Slot struct {
-	Key    storekey.Key
-	Record *Record // the value of Key; the store sets it
-
 	cell contract.Cell // the cell at the time of the decision; then the cell after the tokens were consumed
 	prev int64         // when the cell that was read ends; MinInt64 if the key is missing
 	ends int64         // when cell ends after the tokens were consumed
 	room int64         // the result of Meter.Room
 	used bool          // the cell that was read is not zero, and has not ended
-}
-
-// A Record is a value in the memory of the process: up to four integers.
-type Record struct {
-	Ints    [4]int64 // those after the first Len are 0
-	Expires int64    // microseconds since the epoch
-	Extra   uint32   // only the store uses it
-	Tag     store.Tag
-	Len     uint8 // the number of integers; a larger one marks a value that is not in Ints
-	Denied  bool  // the last request that could have changed the value was denied
 }
 
 // HasCells reports whether every rule keeps a cell, except rules that pause, of which
@@ -59,11 +44,11 @@ func (q *Query) OnlyCells() bool {
 	return q.Verb == script.Consume || q.Verb == script.UpTo || q.Verb == script.Peek
 }
 
-// DecideOnSlots makes the decision, and writes the records. now is the store's time.
-// slots has one Slot for each rule, in which only Key and Record are set. each is empty,
-// or has one Result for each rule, which DecideOnSlots sets. If it returns false, it has
-// changed neither a record nor an Answer, and the store must run the script with Eval
-// instead, for example because a value is foreign, or a pause is stored.
+// DecideOnSlots makes the decision, and writes the records. now is the store's time. places
+// has one Place for each rule, and slots has one Slot, which is zero. each is empty, or has
+// one Result for each rule, which DecideOnSlots sets. If it returns false, it has changed
+// neither a record nor a Result, and the store must run the script with Eval instead, for
+// example because a key is missing, a value is foreign, or a pause is stored.
 //
 // It sets a, which is zero, to the answer of the rule that a weir.Result describes. If
 // the request is allowed, Delay is the longest of all rules. If it consumes tokens,
@@ -71,7 +56,7 @@ func (q *Query) OnlyCells() bool {
 //
 // It calls Meters, which can be third-party code and can panic. So it writes no record
 // before it has called all of them. After a panic, each and a can be partly written.
-func (d *Query) DecideOnSlots(now int64, slots []Slot, each []Result, a *Result) bool {
+func (d *Query) DecideOnSlots(now int64, places []storekey.Place, slots []Slot, each []Result, a *Result) bool {
 	p := d.Program
 	d.stored, d.now, d.take = now, now, 1
 	if d.Call.Now > 0 {
@@ -81,19 +66,19 @@ func (d *Query) DecideOnSlots(now int64, slots []Slot, each []Result, a *Result)
 		d.take = d.Call.Cost
 	}
 	d.Call.Wait = min(d.Call.Wait, p.maxWait)
-	slots = slots[:len(p.rules)]
-	if !d.read(slots) {
+	places, slots = places[:len(p.rules)], slots[:len(p.rules)]
+	if !d.read(places, slots) {
 		return false
 	}
 	if d.take > 0 && d.Verb != script.Peek {
 		d.consume(slots, each, a)
-		d.write(slots)
+		d.write(places, slots)
 		return true
 	}
 	d.answer(slots, each, a)
-	for i := range slots {
-		if d.Verb != script.Peek && slots[i].Record != nil {
-			slots[i].Record.deny(d.stored)
+	for i := range places {
+		if r := places[i].Record; d.Verb != script.Peek && r != nil {
+			r.Deny(d.stored)
 		}
 	}
 	return true
@@ -101,22 +86,25 @@ func (d *Query) DecideOnSlots(now int64, slots []Slot, each []Result, a *Result)
 
 // read reads and advances the cells of slots, and lowers d.take to the tokens that all
 // rules allow. It returns false if Eval must decide.
-func (d *Query) read(slots []Slot) bool {
+func (d *Query) read(places []storekey.Place, slots []Slot) bool {
 	now, at, stored, n, rules := d.now, d.now+d.Call.Wait, d.stored, d.take, d.Program.rules[:len(slots)]
 	for i := range slots {
 		sl, q := &slots[i], &rules[i]
-		r, s := sl.Record, &q.step
+		r, s := places[i].Record, &q.step
 		if q.pauses() {
 			if r != nil && r.Expires > stored {
 				return false
 			}
 			continue
 		}
+		if r == nil {
+			return false
+		}
 		m := s.meter
 		var c contract.Cell
 		sl.prev = math.MinInt64
 		if r.Expires > stored {
-			if c = r.cell(); !s.fits(r, &c) {
+			if c = recordCell(r); !s.fits(r, &c) {
 				return false
 			}
 			if sl.prev = m.Ends(c); sl.prev > now {
@@ -211,40 +199,38 @@ func (r *rule) open(out *Result) {
 }
 
 // write writes the next cells to the records.
-func (d *Query) write(slots []Slot) {
+func (d *Query) write(places []storekey.Place, slots []Slot) {
 	rules := d.Program.rules[:len(slots)]
 	for i := range slots {
 		sl, s := &slots[i], &rules[i].step
 		if s.meter == nil {
 			continue
 		}
-		sl.Record.set(s, &sl.cell)
+		r := places[i].Record
+		s.setRecord(r, &sl.cell)
 		if d.slack > 0 || s.writesTTL(sl.prev, sl.ends) {
-			sl.Record.Expires = d.stored + lifeMicros(d.now, sl.ends) + d.slack
+			r.Expires = d.stored + lifeMicros(d.now, sl.ends) + d.slack
 		}
 	}
 }
 
-// cell returns the integers of r as a cell.
-func (r *Record) cell() contract.Cell {
+// recordCell returns the integers of r as a cell.
+func recordCell(r *storekey.Record) contract.Cell {
 	return contract.Cell{A: r.Ints[0], B: r.Ints[1], C: r.Ints[2], D: r.Ints[3]}
 }
 
 // fits reports whether c, the cell of r, is one that the rule wrote. A Meter with a
 // defect can have stored a larger integer: Program.Parse returns the error.
-func (s *step) fits(r *Record, c *contract.Cell) bool {
+func (s *step) fits(r *storekey.Record, c *contract.Cell) bool {
 	n := int(r.Len)
 	return uint64(c.A|c.B|c.C|c.D) < 1<<53 && r.Tag == s.kind.Tag && (n == s.short || n == s.cell)
 }
 
-// set sets the value of r to c.
-func (r *Record) set(s *step, c *contract.Cell) {
+// setRecord sets the value of r to c.
+func (s *step) setRecord(r *storekey.Record, c *contract.Cell) {
 	// One by one, because a processor waits when it reads more bytes at once than were
 	// written at once.
 	all := &s.all
 	r.Ints[0], r.Ints[1], r.Ints[2], r.Ints[3] = c.A&all.A, c.B&all.B, c.C&all.C, c.D&all.D
 	r.Tag, r.Len, r.Denied = s.kind.Tag, uint8(s.size(c)), false
 }
-
-// deny marks r, of which the request was denied.
-func (r *Record) deny(stored int64) { r.Denied = r.Denied || r.Expires > stored }

@@ -7,6 +7,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/script"
+	"github.com/weir-go/weir/internal/storekey"
 )
 
 // A denied request marks the records of all rules, so that the store does not evict them.
@@ -27,7 +28,7 @@ func TestSlotsMarks(t *testing.T) {
 			t.Fatal(err)
 		}
 		const now = 1_000_000
-		records := make([]compose.Record, n+1)
+		records := make([]storekey.Record, n+1)
 		for step, tt := range []struct {
 			verb        script.Verb
 			cost        int64
@@ -44,14 +45,14 @@ func TestSlotsMarks(t *testing.T) {
 			{script.Consume, 1, now + 2*time.Hour.Microseconds(), true, false},
 		} {
 			d := compose.Query{Program: p, Verb: tt.verb, Call: compose.Call{Cost: tt.cost}}
-			slots := make([]compose.Slot, len(records))
-			before := make([]compose.Record, len(records))
+			places, slots := make([]storekey.Place, len(records)), make([]compose.Slot, len(records))
+			before := make([]storekey.Record, len(records))
 			copy(before, records)
-			for i := range slots {
-				slots[i].Record = &records[i]
+			for i := range places {
+				places[i].Record = &records[i]
 			}
 			var want compose.Result
-			if !p.HasCells() || !d.OnlyCells() || !d.DecideOnSlots(tt.now, slots, nil, &want) || want.Allowed != tt.allow {
+			if !p.HasCells() || !d.OnlyCells() || !d.DecideOnSlots(tt.now, places, slots, nil, &want) || want.Allowed != tt.allow {
 				t.Fatalf("%d rules, step %d: got %+v", len(records), step, want)
 			}
 			for i := range records {

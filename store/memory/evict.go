@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/store"
 )
@@ -150,9 +149,6 @@ func cutMarker(key string) string {
 // owner returns the owner of the marker in sl: the key that holds the tokens of its
 // decision. It returns "" if sl holds no marker.
 func (sh *shard) owner(sl *slot) string {
-	if !script.IsMark(sl.Tag) {
-		return ""
-	}
 	key := cutMarker(sh.text(sl))
 	if e := sh.extras[sl.Extra]; key != "" && e != nil && e.part > 0 {
 		key += ":" + strconv.Itoa(e.part-1)

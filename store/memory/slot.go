@@ -4,7 +4,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/store"
 )
 
@@ -25,7 +25,7 @@ const (
 //	sorted set             Len is setLen, and the set is in the extra
 type slot struct {
 	hash uint64
-	compose.Record
+	storekey.Record
 	frame  uint32 // the ID of a storekey.Frame that the key has; 0 if none is known
 	keyLen uint8  // 0 if the key is in the extra
 	key    [slotKey]byte

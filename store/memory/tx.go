@@ -3,7 +3,6 @@ package memory
 import (
 	"time"
 
-	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/store"
 )
@@ -148,7 +147,7 @@ func (t *tx) commit() error {
 			} else {
 				sl = v.shard.put(v.hash, v.key, &v.nums, v.set, v.expires, t.now)
 			}
-			if v.set == nil && script.IsMark(v.nums.Tag) {
+			if v.set == nil {
 				t.setPart(v, sl)
 			}
 		case deleted:
