@@ -1,82 +1,159 @@
 package weir
 
-import "context"
+import (
+	"context"
 
-// Allow consumes one token from every rule, if all rules allow the request.
-func (l *Limiter) Allow(ctx context.Context, key ...string) (res Result, err error) {
-	var r Request
-	r.Key.set(key)
-	err = l.decide(ctx, &r, nil, &res)
-	return res, err
-}
+	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/storekey"
+)
 
-// AllowN consumes cost tokens, at least 1, from every rule, if all rules allow the
-// request.
-func (l *Limiter) AllowN(ctx context.Context, cost int64, key ...string) (res Result, err error) {
-	if cost < 1 {
-		return Result{}, errCost("AllowN", cost)
-	}
-	r := Request{Cost: cost}
-	r.Key.set(key)
-	err = l.decide(ctx, &r, nil, &res)
-	return res, err
-}
+var _ Decider = (*Limiter)(nil)
 
-// Peek reports whether [Limiter.Allow] would allow a request, and changes nothing.
-func (l *Limiter) Peek(ctx context.Context, key ...string) (res Result, err error) {
-	r := Request{Op: Peek}
-	r.Key.set(key)
-	err = l.decide(ctx, &r, nil, &res)
-	return res, err
-}
-
-// TakeUpTo consumes as many tokens as all rules allow, up to most, and [Result].Granted
-// is their number. If there are none, the request is denied, and RetryAfter says when
-// there is one. A rule with a Cost consumes exactly its Cost.
+// Decide makes the decision that r asks for. Most other methods, such as Allow, call it.
 //
-// The error is [ErrUnsupported] if every rule has a Cost, or an algorithm.Concurrency has
-// none.
-func (l *Limiter) TakeUpTo(ctx context.Context, most int64, key ...string) (res Result, err error) {
-	if most < 1 {
-		return Result{}, errCost("TakeUpTo", most)
-	}
-	r := Request{Op: TakeUpTo, Cost: most}
-	r.Key.set(key)
-	err = l.decide(ctx, &r, nil, &res)
+// If each is not empty, Decide stores the result of each rule in it, in the order of
+// [Policy].Rules and without the shadow rules. Its Allowed reports whether that rule
+// alone allows the request.
+//
+// The package documentation has the errors of an outage. Otherwise, the error is
+// [store.ErrForeign] if a key holds a value that no limiter wrote, and [store.ErrScript]
+// if the script failed. Misuse is an [ErrInvalidKey], [ErrInvalidCost],
+// [ErrInvalidLease], [ErrInvalidMetadata], [ErrInvalidRule] or [ErrUnsupported].
+func (l *Limiter) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
+	err = l.decide(ctx, &r, each, &res)
 	return res, err
 }
 
-// Force consumes cost tokens, at least 1, from every rule, even if a rule would deny the
-// request. It is for work that has already happened. A rule can then be in debt: its
-// Remaining is 0, and requests are denied until the debt has been refilled.
-//
-// Debt has a bound, in most rules at least 100 times the limit: see
-// docs/reference/algorithms.md. A cost above it is an [ErrInvalidCost]. If earlier debt
-// leaves less, Force consumes what is left, and [Result].Granted is lower. An
-// algorithm.Concurrency has no debt.
-func (l *Limiter) Force(ctx context.Context, cost int64, key ...string) (res Result, err error) {
-	if cost < 1 {
-		return Result{}, errCost("Force", cost)
+// decide is Decide. If there is no error, it sets res, which is zero. A Request and a
+// Result are large, so they are copied only for wrappers.
+func (l *Limiter) decide(ctx context.Context, r *Request, each []Result, res *Result) (err error) {
+	switch {
+	case l == nil || l.outer == nil:
+		return errNoLimiter
+	case len(l.wrappers) == 0:
+		return l.bound.decide(ctx, r, each, res)
 	}
-	r := Request{Op: Force, Cost: cost}
-	r.Key.set(key)
-	err = l.decide(ctx, &r, nil, &res)
+	*res, err = l.outer.Decide(ctx, *r, each)
+	return err
+}
+
+// Decide implements [Decider], inside all wrappers.
+func (b *bound) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
+	err = b.decide(ctx, &r, each, &res)
 	return res, err
 }
 
-// DoMany decides many requests independently. The answers are in the order of requests.
-// Of two requests with the same key, either can be decided first.
-//
-// If the store is a [store.Batcher] and every wrapper a [ManyDecider], the requests form
-// one batch. It is held in memory, so pass thousands of requests at once, not millions.
-func (l *Limiter) DoMany(ctx context.Context, requests []Request) []Answer {
-	answers := make([]Answer, len(requests))
-	if l != nil && l.bound != nil {
-		DecideMany(ctx, l.outer, requests, answers)
-		return answers
+// decide checks the request, and makes the decision in the way of b.
+func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Result) error {
+	if b.way != inLine || !r.plain() || !b.space.fits(&r.Key) || ctx.Err() != nil {
+		return b.decideBy(ctx, b.way, r, each, res)
 	}
-	for i := range answers {
-		answers[i].Err = errNoLimiter
+	key := storekey.Key{Frame: &b.rules[0].key.frame}
+	var s *scratch
+	if part := &b.space.shared; part.alone(&r.Key) {
+		key.Shared = r.Key.segments[part.one]
+	} else {
+		var room [256]byte
+		key.Shared = b.space.build(part, &r.Key, room[:0], &s)
 	}
-	return answers
+	done := b.decideInLine(&key, cutCost(r.Cost), res)
+	if s != nil {
+		scratches.Put(s)
+	}
+	if !done {
+		return b.decideBy(ctx, byScript, r, each, res)
+	}
+	if len(each) > 0 {
+		each[0] = *res
+	}
+	return nil
+}
+
+// decideInLine decides on the record of key in the memory store: see
+// [compose.Program.DecideInLine].
+func (b *bound) decideInLine(key *storekey.Key, cost int64, res *Result) bool {
+	record, locked := b.memory.LockKey(key)
+	defer locked.Unlock() // even if an algorithm panics
+	if record == nil {
+		return false
+	}
+	now, err := b.memory.Now()
+	return err == nil && b.all.program.DecideInLine(now, record, cost, twin(res))
+}
+
+// decideBy is decide in every way except inLine: instead of it, it decides onSlots.
+func (b *bound) decideBy(ctx context.Context, way way, r *Request, each []Result, res *Result) error {
+	if way >= withUnits {
+		if way == withShadows {
+			return b.decideBeside(ctx, r, each, res)
+		}
+		return b.decideUnits(ctx, r, each, res)
+	}
+	var q query
+	if err := b.check(&q, r, len(each)); err != nil {
+		return err
+	}
+	if way != byScript && q.OnlyCells() && ctx.Err() == nil && b.decideOnSlots(&q, r, each, res) {
+		return nil
+	}
+	return b.eval(ctx, &q, r, each, res)
+}
+
+// decideUnits is decideBy for rules that count units. Their amounts are in a scratch.
+func (b *bound) decideUnits(ctx context.Context, r *Request, each []Result, res *Result) error {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	var q query
+	q.Call.Amounts = &s.amounts
+	if err := b.check(&q, r, len(each)); err != nil {
+		return err
+	}
+	if b.memory != nil && b.all.program.HasCells() && q.OnlyCells() && ctx.Err() == nil && b.decideOnSlots(&q, r, each, res) {
+		return nil
+	}
+	return b.eval(ctx, &q, r, each, res)
+}
+
+// eval makes the decision with the script of q.
+func (b *bound) eval(ctx context.Context, q *query, r *Request, each []Result, res *Result) error {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	b.pack(s, q, r, b.borrow)
+	var err error
+	s.reply, err = b.store.Eval(ctx, q.Program.Script(q.Verb), s.keys, s.args, s.reply[:0])
+	if err != nil {
+		return err
+	}
+	return b.result(q, s, s.reply, each, res)
+}
+
+// decideOnSlots decides q on the records of the memory store, without a script. It returns
+// false if Eval must decide, for example because a key is missing. The slots are on the
+// stack. Go zeroes the arrays on each call, hence three sizes.
+func (b *bound) decideOnSlots(q *query, r *Request, each []Result, res *Result) bool {
+	switch n := len(b.rules); {
+	case n == 1:
+		var places [1]storekey.Place
+		var slots [1]compose.Slot
+		return b.decideOn(places[:], slots[:], q, r, each, res)
+	case n <= 4:
+		var places [4]storekey.Place
+		var slots [4]compose.Slot
+		return b.decideOn(places[:n], slots[:n], q, r, each, res)
+	default:
+		var places [MaxRules]storekey.Place
+		var slots [MaxRules]compose.Slot
+		return b.decideOn(places[:n], slots[:n], q, r, each, res)
+	}
+}
+
+// decideOn is decideOnSlots with room for the places and slots of all rules.
+func (b *bound) decideOn(places []storekey.Place, slots []compose.Slot, q *query, r *Request, each []Result, res *Result) bool {
+	if s := b.space.setPlaces(places, b.rules, &r.Key); s != nil {
+		defer scratches.Put(s)
+	}
+	b.memory.LockKeys(places)
+	defer b.memory.UnlockKeys(places) // even if an algorithm panics
+	now, err := b.memory.Now()
+	return err == nil && q.DecideOnSlots(now, places, slots, twins(each), twin(res))
 }

@@ -1,10 +1,6 @@
 package weir
 
-import (
-	"cmp"
-	"context"
-	"errors"
-)
+import "cmp"
 
 // A Limiter decides which requests are allowed. Make one with [New] or [NewPolicy]. It is
 // safe for concurrent use, and needs no closing. The methods of a nil or zero Limiter
@@ -15,11 +11,6 @@ type Limiter struct {
 	outer    Decider   // bound in its wrappers
 }
 
-// A Wrapper makes a [Decider] that answers a request itself, or passes it on to next. lim
-// has the rules, and no wrappers. A Wrapper that does not suit the rules, or the wrappers
-// in next, returns an error.
-type Wrapper func(lim *Limiter, next Decider) (Decider, error)
-
 // Valid returns an error if l is nil or a zero Limiter, so that the mistake shows before
 // the first request.
 func (l *Limiter) Valid() error {
@@ -27,61 +18,6 @@ func (l *Limiter) Valid() error {
 		return errNoLimiter
 	}
 	return nil
-}
-
-// newLimiter returns the limiter for b in wrappers, of which the innermost is the first.
-func newLimiter(b *bound, wrappers []Wrapper) (*Limiter, error) {
-	l := &Limiter{bound: b, wrappers: wrappers, outer: b}
-	if len(wrappers) == 0 {
-		return l, nil
-	}
-	bare := &Limiter{bound: b, outer: b}
-	for _, wrap := range wrappers {
-		if wrap == nil {
-			return nil, errNoWrapper
-		}
-		d, err := wrap(bare, l.outer)
-		switch {
-		case err != nil:
-			return nil, err
-		case d == nil:
-			return nil, errNoWrapper
-		}
-		l.outer = d
-	}
-	return l, nil
-}
-
-var errNoWrapper = errors.New("weir: a Wrapper given to Limiter.Wrap is nil, or returned neither a Decider nor an error: it must return one of them")
-
-var _ Decider = (*Limiter)(nil)
-
-// Decide makes the decision that r asks for. Most other methods, such as Allow, call it.
-//
-// If each is not empty, Decide stores the result of each rule in it, in the order of
-// [Policy].Rules and without the shadow rules. Its Allowed reports whether that rule
-// alone allows the request.
-//
-// The package documentation has the errors of an outage. Otherwise, the error is
-// [store.ErrForeign] if a key holds a value that no limiter wrote, and [store.ErrScript]
-// if the script failed. Misuse is an [ErrInvalidKey], [ErrInvalidCost],
-// [ErrInvalidLease], [ErrInvalidMetadata], [ErrInvalidRule] or [ErrUnsupported].
-func (l *Limiter) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
-	err = l.decide(ctx, &r, each, &res)
-	return res, err
-}
-
-// decide is Decide. If there is no error, it sets res, which is zero. A Request and a
-// Result are large, so they are copied only for wrappers.
-func (l *Limiter) decide(ctx context.Context, r *Request, each []Result, res *Result) (err error) {
-	switch {
-	case l == nil || l.outer == nil:
-		return errNoLimiter
-	case len(l.wrappers) == 0:
-		return l.bound.decide(ctx, r, each, res)
-	}
-	*res, err = l.outer.Decide(ctx, *r, each)
-	return err
 }
 
 // With returns a limiter with the same keys and other limits, for example those of a

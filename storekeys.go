@@ -9,42 +9,6 @@ import (
 	"github.com/weir-go/weir/internal/storekey"
 )
 
-// Name returns the name of the limiter's policy.
-func (l *Limiter) Name() string {
-	if l == nil || l.bound == nil {
-		return ""
-	}
-	return l.bound.space.name
-}
-
-// A SegmentInfo describes a segment: see [Limiter.Segments].
-type SegmentInfo struct {
-	Name   string
-	Secret bool // the store has only its hash: see Policy.Secret
-}
-
-// Segments describes the segments of the limiter's keys, in the order of
-// [Policy].Segments.
-func (l *Limiter) Segments() []SegmentInfo {
-	if l == nil || l.bound == nil {
-		return nil
-	}
-	ks := l.bound.space
-	infos := make([]SegmentInfo, len(ks.segments))
-	for i, name := range ks.segments {
-		infos[i] = SegmentInfo{Name: name, Secret: ks.secret.has(i)}
-	}
-	return infos
-}
-
-// Bare returns l without its wrappers, for tools that look at what the store holds.
-func (l *Limiter) Bare() *Limiter {
-	if l == nil || l.bound == nil {
-		return l
-	}
-	return &Limiter{bound: l.bound, outer: l.bound}
-}
-
 // StoreKeys returns the keys in the store that a decision for k reads: one list for each
 // rule, in the order of [Limiter.Rules]. Only an algorithm.SlidingBuckets has several.
 // Markers of IDs are left out.

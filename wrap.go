@@ -1,15 +1,54 @@
 package weir
 
 import (
-	"crypto/sha256"
+	"errors"
 	"slices"
-	"strconv"
-	"time"
-
-	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/internal/compose"
-	"github.com/weir-go/weir/store"
 )
+
+// A Wrapper makes a [Decider] that answers a request itself, or passes it on to next. lim
+// has the rules, and no wrappers. A Wrapper that does not suit the rules, or the wrappers
+// in next, returns an error.
+type Wrapper func(lim *Limiter, next Decider) (Decider, error)
+
+// newLimiter returns the limiter for b in wrappers, of which the innermost is the first.
+func newLimiter(b *bound, wrappers []Wrapper) (*Limiter, error) {
+	l := &Limiter{bound: b, wrappers: wrappers, outer: b}
+	if len(wrappers) == 0 {
+		return l, nil
+	}
+	bare := &Limiter{bound: b, outer: b}
+	for _, wrap := range wrappers {
+		if wrap == nil {
+			return nil, errNoWrapper
+		}
+		d, err := wrap(bare, l.outer)
+		switch {
+		case err != nil:
+			return nil, err
+		case d == nil:
+			return nil, errNoWrapper
+		}
+		l.outer = d
+	}
+	return l, nil
+}
+
+var errNoWrapper = errors.New("weir: a Wrapper given to Limiter.Wrap is nil, or returned neither a Decider nor an error: it must return one of them")
+
+// Wrap returns a limiter in which every decision passes through the wrappers w, from left
+// to right, and then through those of earlier calls:
+//
+//	lim, err = lim.Wrap(observe.Observer(count).Wrap, denycache.New(nil).Wrap, out.Wrap)
+func (l *Limiter) Wrap(w ...Wrapper) (*Limiter, error) {
+	if l == nil || l.bound == nil {
+		return nil, errNoLimiter
+	}
+	wrappers := slices.Clone(l.wrappers)
+	for _, wrapper := range slices.Backward(w) {
+		wrappers = append(wrappers, wrapper)
+	}
+	return newLimiter(l.bound, wrappers)
+}
 
 // A StandIn answers some requests in place of the store: it remembers a denial, or holds
 // tokens. Package outage must stand inside it, because it would take such an answer for
@@ -47,136 +86,10 @@ func Find[T any](d Decider) (found T, ok bool) {
 	return found, false
 }
 
-// Wrap returns a limiter in which every decision passes through the wrappers w, from left
-// to right, and then through those of earlier calls:
-//
-//	lim, err = lim.Wrap(observe.Observer(count).Wrap, denycache.New(nil).Wrap, out.Wrap)
-func (l *Limiter) Wrap(w ...Wrapper) (*Limiter, error) {
+// Bare returns l without its wrappers, for tools that look at what the store holds.
+func (l *Limiter) Bare() *Limiter {
 	if l == nil || l.bound == nil {
-		return nil, errNoLimiter
+		return l
 	}
-	wrappers := slices.Clone(l.wrappers)
-	for _, wrapper := range slices.Backward(w) {
-		wrappers = append(wrappers, wrapper)
-	}
-	return newLimiter(l.bound, wrappers)
-}
-
-// A CostBy says whose cost a rule consumes.
-type CostBy = compose.CostBy
-
-const (
-	CostRequest = compose.CostRequest // Request.Cost
-	CostOwn     = compose.CostOwn     // Rule.Cost
-	CostNothing = compose.CostNothing // no cost: the rule pauses keys
-	CostUnit    = compose.CostUnit    // the amount of its unit in Request.Costs
-)
-
-// A RuleInfo describes a [Rule]: see [Limiter.Rules].
-type RuleInfo struct {
-	Name      string   // the algorithm's name if the rule has none
-	By        []string // never nil
-	Algorithm algorithm.Algorithm
-	CostBy    CostBy
-	Cost      int64  // 0 unless CostBy is CostOwn
-	Unit      string // empty unless CostBy is CostUnit
-	Shadow    bool
-
-	Kind    string        // the name of the algorithm, for example "gcra"
-	Type    RuleType      // as in Result
-	Limit   int64         // the capacity, in tokens
-	MaxCost int64         // the most tokens of one request; 0 means Limit
-	Window  time.Duration // as in Result
-
-	Reserves bool // supports Request.MaxWait
-	Refunds  bool // supports Refund, and an ID that names a decision
-	Debt     bool // supports Force, and Settle if it also refunds
-	Entries  bool // stores Request.Metadata
-	Queues   bool // lets requests that reserve tokens go ahead one by one
-}
-
-// Rules describes the rules of l, in the order of [Policy].Rules but with the shadow
-// rules last.
-func (l *Limiter) Rules() []RuleInfo {
-	if l == nil || l.bound == nil {
-		return nil
-	}
-	var infos []RuleInfo
-	for i := range l.bound.rules {
-		infos = append(infos, l.bound.describe(i, false))
-	}
-	for _, shadow := range l.bound.shadows {
-		infos = append(infos, shadow.describe(0, true))
-	}
-	return infos
-}
-
-// describe describes rule n of b.
-func (b *bound) describe(n int, shadow bool) RuleInfo {
-	r := &b.rules[n]
-	info := RuleInfo{
-		Name: r.name, Algorithm: r.algorithm, CostBy: r.costBy, Cost: r.cost, Unit: b.unitOf(r), Shadow: shadow,
-		Kind: r.kind().Name, Type: r.limit.Kind.Type(), Limit: r.limit.Capacity, MaxCost: r.limit.MaxCost, Window: r.limit.Window,
-		Reserves: r.has(reserves), Refunds: r.has(refunds), Debt: r.has(debts),
-		Entries: r.has(entries), Queues: r.has(queues),
-	}
-	for _, i := range r.key.by.list() {
-		info.By = append(info.By, b.space.segments[i])
-	}
-	return info
-}
-
-// unitOf returns the unit that r counts, or "".
-func (b *bound) unitOf(r *rule) string {
-	if r.unit == 0 {
-		return ""
-	}
-	return b.space.units[r.unit-1]
-}
-
-// Units returns the names in [Policy].Units.
-func (l *Limiter) Units() []string {
-	if l == nil || l.bound == nil {
-		return nil
-	}
-	return slices.Clone(l.bound.space.units)
-}
-
-// Store returns the store of l.
-func (l *Limiter) Store() store.Store {
-	if l == nil || l.bound == nil {
-		return nil
-	}
-	return l.bound.store
-}
-
-// Check returns the error of misuse that [Limiter.Decide] would return for r and each,
-// without a call of the store. It ignores shadow rules.
-func (l *Limiter) Check(r Request, each []Result) error {
-	if l == nil || l.bound == nil {
-		return errNoLimiter
-	}
-	var q query
-	return l.bound.check(&q, &r, len(each))
-}
-
-// Digest returns a hash of the keys and the limits of l. Over one store, limiters with
-// the same Digest decide alike, apart from wrappers, shadow rules and time zone data.
-func (l *Limiter) Digest() (sum [32]byte) {
-	if l == nil || l.bound == nil {
-		return sum
-	}
-	b := l.bound
-	text := append([]byte(b.space.head), b.limits[:]...)
-	text = append(text, byte(b.space.secret), byte(len(b.space.segments)))
-	if b.settles && b.can.any(leases|counts) { // it decides how long a decision is known
-		text = append(text, "settles"...)
-	}
-	for _, n := range b.space.shared.list {
-		text = append(text, byte(n))
-	}
-	for i := range b.rules {
-		text = strconv.AppendQuote(append(text, byte(b.rules[i].key.by)), b.rules[i].key.tail)
-	}
-	return sha256.Sum256(text)
+	return &Limiter{bound: l.bound, outer: l.bound}
 }

@@ -1,19 +1,14 @@
 package weir
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"time"
-	"unsafe"
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/failure"
 	"github.com/weir-go/weir/internal/script"
-	"github.com/weir-go/weir/store"
 )
 
 // A query is a valid request: the verb and the call of a script, which decides rules.
@@ -21,20 +16,6 @@ type query struct {
 	op    Op
 	group *group // the rules
 	compose.Query
-}
-
-// A scratch holds the buffers of one request, which are reused.
-type scratch struct {
-	text  []byte // the text that is hashed for the names of markers
-	buf   []byte // the keys, one after the other
-	ends  []int  // where each key ends in buf
-	keys  []string
-	args  []store.Arg
-	reply []store.Value
-	flat  []store.Value
-
-	answers []compose.Result
-	amounts compose.Amounts
 }
 
 // check checks r, and sets q, which is zero. each is the length of the caller's slice.
@@ -103,13 +84,6 @@ func (b *bound) checkOp(q *query, r *Request) (err error) {
 		q.Program = q.group.program
 	}
 	return err
-}
-
-// pack fills s for the store: the keys and the arguments of q. If borrow is true, the
-// keys point into s.buf.
-func (b *bound) pack(s *scratch, q *query, r *Request, borrow bool) {
-	b.setKeys(s, q, r, borrow)
-	s.args = q.Program.AppendArgs(s.args[:0], q.Verb, &q.Call)
 }
 
 // checkDecision checks a request that consumes or peeks.
@@ -341,85 +315,32 @@ func unsupported(what string, r *rule, why string) error {
 // or stand beside a lease: see [Options].Settles.
 const settleTime = 10 * time.Minute
 
-// setKeys sets s.keys to the keys of q's rules. If q has markers, their keys follow.
-func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
-	s.buf, s.ends, s.keys = b.space.appendHead(s.buf[:0], &r.Key), s.ends[:0], s.keys[:0]
-	head := len(s.buf)
-	for n, rule := range q.group.rules {
-		if n > 0 {
-			s.buf = append(s.buf, s.buf[:head]...)
-		}
-		s.buf = b.space.appendTail(s.buf, rule.key, &r.Key)
-		if keys := q.Program.Keys(n); keys > 1 {
-			start, base := 0, len(s.buf)
-			if n > 0 {
-				start = s.ends[len(s.ends)-1]
-			}
-			s.buf = appendNumber(s.buf, 0)
-			for k := 1; k < keys; k++ {
-				s.ends = append(s.ends, len(s.buf))
-				s.buf = appendNumber(append(s.buf, s.buf[start:base]...), k)
-			}
-		}
-		s.ends = append(s.ends, len(s.buf))
+// checkPause checks a Pause, and returns how long it lasts, in microseconds.
+func (b *bound) checkPause(r *Request) (int64, error) {
+	if err := b.checkResume(r); err != nil {
+		return 0, err
 	}
-	if q.Verb.Markers() {
-		b.addMarkers(s, q, r, head)
+	us := r.For.Microseconds()
+	if r.For%time.Microsecond > 0 {
+		us++
 	}
-	text := unsafe.String(unsafe.SliceData(s.buf), len(s.buf))
-	if !borrow {
-		text = string(s.buf)
+	if us < 1 || r.For > algorithm.MaxSpan {
+		return 0, fmt.Errorf("weir: Pause: the time is %v: it must be positive, and at most %v", r.For, algorithm.MaxSpan)
 	}
-	start := 0
-	for _, end := range s.ends {
-		s.keys = append(s.keys, text[start:end])
-		start = end
-	}
+	return us, nil
 }
 
-// addMarkers adds the keys of the markers, and sets the call's generation. A marker's key
-// is its rule's, with a hash of the whole key and the ID. It does not depend on the
-// limits, so a decision is found after they have changed. The generation also depends on
-// the time, the number of calls, the limits, and the cost of a Settle: if an ID is used
-// again, the generation differs, even if the clock stands still, and even if another
-// limiter uses it.
-//
-// If the rule counts a unit, the last 4 bytes of the hash depend on it, so that the decision
-// of another unit is not found.
-func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
-	s.text = s.text[:0]
-	for n := range b.space.segments {
-		s.text = append(b.space.appendSegment(s.text, n, &r.Key, true), ':')
+// checkResume checks what a Pause and a Resume have in common.
+func (b *bound) checkResume(r *Request) error {
+	switch {
+	case !b.can.any(pauses):
+		return fail(ErrUnsupported, "%v: no rule pauses keys: add a rule with the Algorithm algorithm.Pause{}", r.Op)
+	case b.pauses == nil:
+		return fail(ErrInvalidRule, "%v: %d rules pause keys: select one with Limiter.Only", r.Op, b.can.count(pauses))
+	case r.ID == "":
+		return fail(ErrInvalidKey, "%v: Request.ID is empty: it must name the pause", r.Op)
+	case len(r.ID) > algorithm.MaxLease:
+		return fail(ErrInvalidKey, "%v: Request.ID has %d bytes: the name of a pause must have at most %d", r.Op, len(r.ID), algorithm.MaxLease)
 	}
-	s.text = append(s.text, r.ID...)
-	sum := sha256.Sum256(s.text)
-	now := q.Call.Now
-	if now == 0 {
-		now = time.Now().UnixMicro()
-	}
-	gen := binary.BigEndian.Uint64(sum[:]) ^ binary.BigEndian.Uint64(b.limits[:]) ^ b.space.calls.Add(1)*hashFactor
-	if q.Verb.Settles() {
-		costs := uint64(q.Call.Cost) + 1
-		for i := range b.space.units {
-			if q.Call.Amounts != nil {
-				costs = costs*hashFactor + uint64(q.Call.Amounts[i]) + 1
-			}
-		}
-		gen ^= costs * hashFactor << 32
-	}
-	q.Call.Gen = max(int64(gen>>12)^now, 1)
-	for n, rule := range q.group.rules {
-		if q.Program.Marked(n) {
-			s.buf = append(s.buf, s.buf[:head]...)
-			s.buf = append(b.space.appendTail(s.buf, rule.key, &r.Key), ":%id="...)
-			id := [16]byte(sum[:])
-			if rule.unit > 0 {
-				for i, b := range rule.unitHash {
-					id[12+i] ^= b
-				}
-			}
-			s.buf = hex.AppendEncode(s.buf, id[:])
-			s.ends = append(s.ends, len(s.buf))
-		}
-	}
+	return nil
 }

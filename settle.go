@@ -108,10 +108,3 @@ func (l *Limiter) settle(ctx context.Context, r Request) (Settlement, error) {
 	res, err := l.Decide(ctx, r, nil)
 	return Settlement{Found: res.Allowed || res.Rule != "", Cost: res.Granted, Kept: res.Rule}, err
 }
-
-// Reset clears the rules identified by the full key, atomically. To clear one with fewer
-// segments in By, which other keys share, select it with [Limiter.Only].
-func (l *Limiter) Reset(ctx context.Context, key ...string) error {
-	_, err := l.Decide(ctx, Request{Key: KeyOf(key...), Op: Reset}, nil)
-	return err
-}
