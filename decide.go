@@ -149,11 +149,18 @@ func (b *bound) decideOnSlots(q *query, r *Request, each []Result, res *Result) 
 
 // decideOn is decideOnSlots with room for the places and slots of all rules.
 func (b *bound) decideOn(places []storekey.Place, slots []compose.Slot, q *query, r *Request, each []Result, res *Result) bool {
-	if s := b.space.setPlaces(places, b.rules, &r.Key); s != nil {
-		defer scratches.Put(s)
+	s := b.space.setPlaces(places, b.rules, &r.Key)
+	done := b.decideOnPlaces(places, slots, q, each, res)
+	if s != nil {
+		scratches.Put(s)
 	}
-	b.memory.LockKeys(places)
-	defer b.memory.UnlockKeys(places) // even if an algorithm panics
+	return done
+}
+
+// decideOnPlaces is decideOn for places that have keys.
+func (b *bound) decideOnPlaces(places []storekey.Place, slots []compose.Slot, q *query, each []Result, res *Result) bool {
+	one := b.memory.LockKeys(places)
+	defer b.memory.UnlockKeys(places, one) // even if an algorithm panics
 	now, err := b.memory.Now()
 	return err == nil && q.DecideOnSlots(now, places, slots, twins(each), twin(res))
 }

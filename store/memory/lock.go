@@ -19,50 +19,46 @@ func (s *Store) LockKey(k *storekey.Key) (*storekey.Record, *sync.Mutex) {
 	return nil, &sh.mu
 }
 
-// LockKeys locks the keys of places, and sets their records. The caller must call
-// UnlockKeys with the same places. It is only for package weir.
-func (s *Store) LockKeys(places []storekey.Place) {
-	places[0].SetHash()
+// LockKeys locks the keys of places, and sets their records. The caller must then call
+// UnlockKeys with the same places and the result. It is only for package weir.
+func (s *Store) LockKeys(places []storekey.Place) (one *sync.Mutex) {
+	first := &places[0].Key
+	first.SetHash()
+	sh := s.shard(first.Caller())
+	one = &sh.mu
 	for i := 1; i < len(places); i++ {
-		places[i].SetHashAfter(&places[i-1].Key)
+		k := &places[i].Key
+		k.SetHashAfter(&places[i-1].Key)
+		if k.Caller() != first.Caller() && s.shard(k.Caller()) != sh {
+			one = nil // the keys are in several shards
+		}
 	}
-	sh, apart := s.shard(places[0].Caller()), s.apart(places)
-	if apart {
+	if one == nil {
 		var room [16]int
 		s.lock(s.order(places, room[:0]))
 	} else {
-		sh.mu.Lock()
+		one.Lock()
 	}
 	for i := range places {
 		p := &places[i]
-		if apart {
+		if one == nil {
 			sh = s.shard(p.Caller())
 		}
 		if sl := sh.findKey(&p.Key); sl != nil {
 			p.Record = &sl.Record
 		}
 	}
+	return one
 }
 
-// UnlockKeys unlocks what LockKeys has locked.
-func (s *Store) UnlockKeys(places []storekey.Place) {
-	if s.apart(places) {
-		var room [16]int
-		s.unlock(s.order(places, room[:0]))
+// UnlockKeys unlocks what LockKeys has locked, with its result one.
+func (s *Store) UnlockKeys(places []storekey.Place, one *sync.Mutex) {
+	if one != nil {
+		one.Unlock()
 		return
 	}
-	s.shard(places[0].Caller()).mu.Unlock()
-}
-
-// apart reports whether places are in several shards.
-func (s *Store) apart(places []storekey.Place) bool {
-	caller := places[0].Caller()
-	for i := 1; i < len(places); i++ {
-		if c := places[i].Caller(); c != caller && s.shardIndex(c) != s.shardIndex(caller) {
-			return true
-		}
-	}
-	return false
+	var room [16]int
+	s.unlock(s.order(places, room[:0]))
 }
 
 // order appends the shards of places to list, each once, in the order in which they are
