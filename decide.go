@@ -150,11 +150,25 @@ func (b *bound) decideOnSlots(q *query, r *Request, each []Result, res *Result) 
 // decideOn is decideOnSlots with room for the places and slots of all rules.
 func (b *bound) decideOn(places []storekey.Place, slots []compose.Slot, q *query, r *Request, each []Result, res *Result) bool {
 	s := b.space.setPlaces(places, b.rules, &r.Key)
-	done := b.decideOnPlaces(places, slots, q, each, res)
+	var done bool
+	if len(places) == 1 {
+		done = b.decideOnPlace(places, slots, q, each, res)
+	} else {
+		done = b.decideOnPlaces(places, slots, q, each, res)
+	}
 	if s != nil {
 		scratches.Put(s)
 	}
 	return done
+}
+
+// decideOnPlace is decideOn for one place, which has a key.
+func (b *bound) decideOnPlace(places []storekey.Place, slots []compose.Slot, q *query, each []Result, res *Result) bool {
+	record, locked := b.memory.LockKey(&places[0].Key)
+	defer locked.Unlock() // even if an algorithm panics
+	places[0].Record = record
+	now, err := b.memory.Now()
+	return err == nil && q.DecideOnSlots(now, places, slots, twins(each), twin(res))
 }
 
 // decideOnPlaces is decideOn for places that have keys.
