@@ -24,6 +24,9 @@ type Results struct {
 // unit of its results.
 type series struct{ name, unit string }
 
+// cpu is the unit of the CPU time of a server.
+const cpu = "server-cpu-µs/op"
+
 // The names of what the command large measures, and the setting that says that the machine
 // was busy then.
 const (
@@ -242,5 +245,5 @@ func (s stat) String() string {
 	return fmt.Sprintf("%s (%s–%s)", number(s.median), number(s.low), number(s.high))
 }
 
-// times returns s in a larger unit, or the rate of what takes s.
-func (s stat) times(f float64) stat { return stat{s.median * f, s.low * f, s.high * f} }
+// Times returns s times f.
+func (s stat) Times(f float64) stat { return stat{s.median * f, s.low * f, s.high * f} }
