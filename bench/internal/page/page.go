@@ -81,7 +81,7 @@ func (r *Results) Machine() string {
 	if r.rounds() < fewRounds {
 		caution += fmt.Sprintf("\n**These figures are provisional: the run had less than %d rounds.**", fewRounds)
 	}
-	if load := cmp.Or(r.config["load"], r.config[largeLoad]); load != "" {
+	if load := cmp.Or(r.config["load"], r.config[LargeLoad]); load != "" {
 		caution += fmt.Sprintf("\n**These figures are provisional: the machine was busy, with a load average of %s.**", load)
 	}
 	return fmt.Sprintf("The figures come from %d rounds on\n%s, with %s.\nThe same cores ran %s.\nCompare ratios: the times hold for this machine only.%s",

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -193,31 +192,20 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestLarge checks whose results of the command large a run keeps, and that the page tells
-// whether the machine was busy then.
-func TestLarge(t *testing.T) {
-	const busy = "load: 1.6\n"
-	large := func(config, ns string) string {
-		return config + "gomaxprocs: 2\ncpu: Other CPU\nBenchmarkLarge/impl=weir-gcra/keys=1000000-2 1 " + ns + " ns/op\n"
+// TestMerge checks that the results of the command large are kept apart, with the load of its
+// machine.
+func TestMerge(t *testing.T) {
+	large := read(t, "large-load: 1.6\ncpu: Other CPU\nMemory/impl=weir-gcra/keys=1 ns/op 3\nLarge/impl=weir-gcra/keys=1000000 ns/op 5\n")
+	r := Merge(read(t, sample), large)
+	text := makeFiles(t, r, read(t, ""))
+	if page := text[Page]; !strings.Contains(page, "load average of 1.6") || strings.Contains(page, "Other CPU") {
+		t.Errorf("the page is\n%s", page)
 	}
-	value := func(r *Results) []float64 { return r.series[series{"Large/impl=weir-gcra/keys=1000000", "ns/op"}] }
-	for _, config := range []string{"", busy} {
-		r := read(t, sample)
-		r.SetLarge(read(t, large(config, "5")))
-		text := makeFiles(t, r, read(t, ""))[Page]
-		if got := value(r); !slices.Equal(got, []float64{5}) || strings.Contains(text, "Other CPU") || strings.Contains(text, "load average of 1.6") != (config == busy) {
-			t.Errorf("%q: the results of large are %v, and the page is\n%s", config, got, text)
-		}
-		kept := read(t, busy+sample)
-		kept.KeepLarge(r)
-		if got, want := len(value(kept)), map[string]int{"": 1, busy: 0}[config]; got != want {
-			t.Errorf("%q: %d results of large are kept, want %d", config, got, want)
-		}
-		r.SetLarge(read(t, large("", "7")))
-		text = makeFiles(t, r, read(t, ""))[Page]
-		if got := value(r); !slices.Equal(got, []float64{7}) || strings.Contains(text, "load average") {
-			t.Errorf("%q: after another run, the results of large are %v, and the page is\n%s", config, got, text)
-		}
+	if now := text[Now]; !strings.Contains(now, "\nLarge/impl=weir-gcra/keys=1000000 ns/op 5\n") || strings.Contains(now, "keys=1 ") {
+		t.Errorf("the results are\n%s", now)
+	}
+	if r = Merge(r, read(t, "Large/impl=weir-gcra/keys=1000000 ns/op 7\n")); strings.Contains(r.Text(), "load") || !strings.Contains(r.Text(), " ns/op 7\n") {
+		t.Errorf("after another run, the results are\n%s", r.Text())
 	}
 }
 
