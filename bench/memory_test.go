@@ -117,7 +117,10 @@ var (
 func weirLocal(algorithms ...algorithm.Algorithm) func(testing.TB) func(string) bool {
 	var rules []weir.Rule
 	for i, a := range algorithms {
-		rules = append(rules, weir.Rule{Name: fmt.Sprint("rule", i), Algorithm: a})
+		rules = append(rules, weir.Rule{Algorithm: a})
+		if len(algorithms) > 1 {
+			rules[i].Name = fmt.Sprint("rule", i)
+		}
 	}
 	return func(tb testing.TB) func(string) bool { return newLocal(tb, rules...) }
 }
