@@ -99,6 +99,9 @@ func (a answer) String() string {
 // docs/guide/work.md has the same table.
 func TestWork(t *testing.T) {
 	t.Parallel()
+	if _, err := os.Stat("docs"); err != nil {
+		t.Skip("docs is another module, which a copy of this one lacks")
+	}
 	page, err := os.ReadFile("docs/guide/work.md")
 	if err != nil {
 		t.Fatal(err)

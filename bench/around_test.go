@@ -51,11 +51,7 @@ func arounds(tb testing.TB) []around {
 	tb.Helper()
 	many := algorithm.FixedWindow{Limit: 1 << 40, Window: window}
 	limiter := func(st store.Store, a algorithm.Algorithm) *weir.Limiter {
-		lim, err := weir.New(benchName, st, a, nil)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return lim
+		return newLimiter(tb, st, policy(weir.Rule{Algorithm: a}), nil)
 	}
 	wrap := func(lim *weir.Limiter, w weir.Wrapper) *weir.Limiter {
 		lim, err := lim.Wrap(w)

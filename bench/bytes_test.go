@@ -114,7 +114,14 @@ func asking(a algorithm.Algorithm, request func(caller string) weir.Request) new
 // consumer is a limiter of one resource, whose consumers are the callers. A call every
 // two seconds is as many as the resource allows.
 func consumer(st store.Store, opts *weir.Options) (asker, error) {
-	lim, err := weir.NewPolicy(st, pairPolicy(published), opts)
+	lim, err := weir.NewPolicy(st, weir.Policy{
+		Name:     benchName,
+		Segments: []string{"resource", "consumer"},
+		Rules: []weir.Rule{
+			{Name: "global", By: []string{"resource"}, Algorithm: algorithm.SlidingLog{Limit: 5, Window: 10 * time.Second}},
+			{Name: "consumer", Algorithm: algorithm.SlidingLog{Limit: 3, Window: 10 * time.Second}},
+		},
+	}, opts)
 	return func(ctx context.Context, caller string) error {
 		_, err := lim.Allow(ctx, "calc", caller)
 		return err

@@ -9,8 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/bench/internal/server"
 	"github.com/weir-go/weir/store/goredis"
 )
@@ -89,21 +87,9 @@ func newCluster(masters int) (cluster, error) {
 func BenchmarkCluster(b *testing.B) {
 	made, err := clusters()
 	check(b, err)
-	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}
 	var contenders []*remote
 	for i, c := range made {
-		lim, err := weir.New(benchName, goredis.New(c.client), gcra, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		r := &remote{
-			name: fmt.Sprintf("masters=%d", i+1),
-			allow: func(ctx context.Context, key ...string) (bool, error) {
-				res, err := lim.Allow(ctx, key...)
-				return res.Allowed, err
-			},
-			reset: lim.Reset,
-		}
+		r := newWeirOver(b, goredis.New(c.client), fmt.Sprintf("masters=%d", i+1), benchName, gcra, nil)
 		serves(b, r)
 		contenders = append(contenders, r)
 	}

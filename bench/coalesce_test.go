@@ -1,12 +1,9 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
-	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/goredis"
 )
@@ -15,26 +12,9 @@ import (
 // beside one that does not.
 func BenchmarkCoalesce(b *testing.B) {
 	rdb := connect(b)
-	var contenders []*remote
-	for _, c := range []struct {
-		name string
-		st   store.Store
-	}{
-		{"alone", goredis.New(rdb)},
-		{"coalesced", store.Coalesce(goredis.New(rdb))},
-	} {
-		lim, err := weir.New(c.name, c.st, algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		contenders = append(contenders, &remote{
-			name: c.name,
-			allow: func(ctx context.Context, key ...string) (bool, error) {
-				res, err := lim.Allow(ctx, key...)
-				return res.Allowed, err
-			},
-			reset: lim.Reset,
-		})
+	contenders := []*remote{
+		newWeirOver(b, goredis.New(rdb), "alone", "alone", gcra, nil),
+		newWeirOver(b, store.Coalesce(goredis.New(rdb)), "coalesced", "coalesced", gcra, nil),
 	}
 	known(b, contenders)
 	for _, callers := range []int{1, 64} {

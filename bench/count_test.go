@@ -21,7 +21,6 @@ func TestMeter(t *testing.T) {
 	ask() // makes the script known
 	m := startMeter(t, rdb)
 	ask()
-	m.leaveOut(t, ask)
 	m.uncount(t)
 	d := m.read(t).plus(m.before, -1).plus(m.idle, -1)
 	request := fmt.Sprintf("*4\r\n$7\r\nevalsha\r\n$40\r\n%s\r\n$1\r\n1\r\n$11\r\n%s\r\n", floorScript.Hash(), key)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -73,13 +72,10 @@ func benchLarge(b *testing.B, keys int, l local) {
 	before, sweeps := heap(), l.name == "weir-gcra"
 	if sweeps {
 		l.make = func(tb testing.TB) func(string) bool {
-			lim, err := weir.New(benchName, memory.New(&memory.Options{
+			lim := newLimiter(tb, memory.New(&memory.Options{
 				MaxKeys: 2*keys + 100_000, // room for the new keys too
 				Now:     func() time.Time { return now },
-			}), algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}, nil)
-			if err != nil {
-				tb.Fatal(err)
-			}
+			}), policy(weir.Rule{Algorithm: gcra}), nil)
 			ctx := context.Background()
 			return func(key string) bool {
 				res, err := lim.Allow(ctx, key)

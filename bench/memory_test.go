@@ -24,11 +24,11 @@ type local struct {
 }
 
 var locals = []local{
-	{"weir-bucket", newWeirBucket},
-	{"weir-gcra", newWeir},
-	{"weir-window", newWeirWindow},
-	{"weir-counter", newWeirCounter},
-	{"weir-four", newWeirFour},
+	{"weir-bucket", weirLocal(tokenBucket)}, // which README.md recommends, and which is compared with most peers
+	{"weir-gcra", weirLocal(gcra)},
+	{"weir-window", weirLocal(algorithm.FixedWindow{Limit: burst, Window: window})},
+	{"weir-counter", weirLocal(algorithm.SlidingCounter{Limit: burst, Window: window})},
+	{"weir-four", weirLocal(four...)}, // does four times what the others do
 	{"xtimerate-syncmap", newXTimeRate},
 	{"sethvargo-memorystore", newMemoryStore},
 	{"throttled", newThrottledMemory},
@@ -106,53 +106,33 @@ func TestMemoryLimitersAllow(t *testing.T) {
 	}
 }
 
-func newWeir(tb testing.TB) func(string) bool {
-	return newLocal(tb, weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}})
-}
+// The algorithms of most benchmarks refill a token in each second.
+var (
+	gcra        = algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}
+	tokenBucket = algorithm.TokenBucket{Capacity: burst, Refill: algorithm.PerSecond(perSecond)}
+	four        = []algorithm.Algorithm{gcra, algorithm.FixedWindow{Limit: burst, Window: window}, algorithm.SlidingCounter{Limit: burst, Window: window}, tokenBucket}
+)
 
-// newWeirBucket has the algorithm that README.md recommends, which is compared with most peers.
-func newWeirBucket(tb testing.TB) func(string) bool {
-	return newLocal(tb, weir.Rule{Algorithm: tokenBucket})
-}
-
-// tokenBucket refills a token in each second.
-var tokenBucket = algorithm.TokenBucket{Capacity: burst, Refill: algorithm.PerSecond(perSecond)}
-
-func newWeirWindow(tb testing.TB) func(string) bool {
-	return newLocal(tb, weir.Rule{Algorithm: algorithm.FixedWindow{Limit: burst, Window: window}})
-}
-
-func newWeirCounter(tb testing.TB) func(string) bool {
-	return newLocal(tb, weir.Rule{Algorithm: algorithm.SlidingCounter{Limit: burst, Window: window}})
-}
-
-// newWeirFour has four rules of four algorithms. It does four times what the others do.
-func newWeirFour(tb testing.TB) func(string) bool {
-	return newLocal(tb,
-		weir.Rule{Name: "gcra", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}},
-		weir.Rule{Name: "fixedwindow", Algorithm: algorithm.FixedWindow{Limit: burst, Window: window}},
-		weir.Rule{Name: "slidingcounter", Algorithm: algorithm.SlidingCounter{Limit: burst, Window: window}},
-		weir.Rule{Name: "tokenbucket", Algorithm: algorithm.TokenBucket{Capacity: burst, Refill: algorithm.PerSecond(perSecond)}},
-	)
+// weirLocal makes limiters with a rule for each algorithm.
+func weirLocal(algorithms ...algorithm.Algorithm) func(testing.TB) func(string) bool {
+	var rules []weir.Rule
+	for i, a := range algorithms {
+		rules = append(rules, weir.Rule{Algorithm: a})
+		if len(algorithms) > 1 {
+			rules[i].Name = fmt.Sprint("rule", i)
+		}
+	}
+	return func(tb testing.TB) func(string) bool { return newLocal(tb, rules...) }
 }
 
 func newLocal(tb testing.TB, rules ...weir.Rule) func(string) bool {
 	tb.Helper()
-	lim := newLocalLimiter(tb, rules...)
+	lim := newLimiter(tb, memory.New(nil), policy(rules...), nil)
 	ctx := context.Background()
 	return func(key string) bool {
 		res, err := lim.Allow(ctx, key)
 		return err == nil && res.Allowed
 	}
-}
-
-func newLocalLimiter(tb testing.TB, rules ...weir.Rule) *weir.Limiter {
-	tb.Helper()
-	lim, err := weir.NewPolicy(memory.New(nil), policy(rules...), nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return lim
 }
 
 func newXTimeRate(testing.TB) func(string) bool {

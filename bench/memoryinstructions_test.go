@@ -62,22 +62,19 @@ func localDecisions() []localDecision {
 	for _, k := range keyKinds {
 		decisions = append(decisions,
 			localDecision{local{"key-" + k.name, k.limiter}, true, k.key},
-			localDecision{local{"plain-" + k.name, newWeir}, true, k.plain})
+			localDecision{local{"plain-" + k.name, weirLocal(gcra)}, true, k.plain})
 	}
 	return decisions
 }
 
 // limiter returns a limiter whose keys have the segments of k.
 func (k keyKind) limiter(tb testing.TB) func(string) bool {
-	p := policy(weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}})
+	p := policy(weir.Rule{Algorithm: gcra})
 	key := append(slices.Clone(k.segments), "")
 	if len(key) > 1 {
 		p.Segments = []string{"tenant", "user", "action"}[:len(key)]
 	}
-	lim, err := weir.NewPolicy(memory.New(nil), p, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	lim := newLimiter(tb, memory.New(nil), p, nil)
 	ctx := context.Background()
 	return func(last string) bool {
 		key[len(key)-1] = last
@@ -89,7 +86,7 @@ func (k keyKind) limiter(tb testing.TB) func(string) bool {
 // newLocalQueue returns a limiter whose requests can wait for a day.
 func newLocalQueue(tb testing.TB, queue algorithm.LeakyBucket) func(string) bool {
 	tb.Helper()
-	lim := newLocalLimiter(tb, weir.Rule{Algorithm: queue})
+	lim := newLimiter(tb, memory.New(nil), policy(weir.Rule{Algorithm: queue}), nil)
 	ctx := context.Background()
 	return func(key string) bool {
 		res, err := lim.Decide(ctx, weir.Request{Key: weir.KeyOf(key), MaxWait: window}, nil)

@@ -66,16 +66,6 @@ func (m *meter) uncount(tb testing.TB) {
 	m.instructions += n
 }
 
-// leaveOut runs f, and does not count what the server does for f.
-func (m *meter) leaveOut(tb testing.TB, f func()) {
-	tb.Helper()
-	m.uncount(tb)
-	defer m.count(tb)
-	from := m.read(tb)
-	f()
-	m.before = m.before.plus(m.read(tb).plus(from, -1), 1).plus(m.idle, 1)
-}
-
 // report reports what each of n decisions cost: the server's time in the script, all of
 // its CPU time, and the bytes on the wire. It fails b if the server has run more scripts,
 // or others.

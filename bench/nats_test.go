@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/goredis"
 	weirnats "github.com/weir-go/weir/store/nats"
@@ -55,21 +54,13 @@ func BenchmarkNATS(b *testing.B) {
 	limiters := func(stores ...store.Store) []*weir.Limiter {
 		var list []*weir.Limiter
 		for _, st := range stores {
-			lim, err := weir.New(benchName, st, algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			list = append(list, lim)
+			list = append(list, newLimiter(b, st, policy(weir.Rule{Algorithm: gcra}), nil))
 		}
 		return list
 	}
-	pair, err := weir.NewPolicy(weirnats.New(memory, "limits"), weir.Policy{Name: benchName, Segments: []string{"all", "user"}, Rules: []weir.Rule{
-		{Name: "all", By: []string{"all"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}},
-		{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}},
+	pair := newLimiter(b, weirnats.New(memory, "limits"), weir.Policy{Name: benchName, Segments: []string{"all", "user"}, Rules: []weir.Rule{
+		{Name: "all", By: []string{"all"}, Algorithm: gcra}, {Name: "user", Algorithm: gcra},
 	}}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
 	one := weirnats.New(memory, "limits")
 	apart := make([]store.Store, 16)
 	for i := range apart {

@@ -101,22 +101,6 @@ func newUluleRedis(tb testing.TB, rdb *redis.Client) *remote {
 	}
 }
 
-// newIncrex returns a fixed window that begins with a caller's first request: a command of
-// Redis from 8.8 and Valkey from 9.2, without a script. Its reply has the new count and what
-// was added to it. It does not say when to retry.
-func newIncrex(rdb *redis.Client) *remote {
-	const prefix = benchPrefix + ":"
-	return &remote{
-		name: "increx",
-		many: true, // no EVALSHA at all
-		allow: func(ctx context.Context, key ...string) (bool, error) {
-			reply, err := rdb.Do(ctx, "INCREX", prefix+key[0], "BYINT", 1, "UBOUND", burst, "PX", window.Milliseconds(), "ENX").Int64Slice()
-			return err == nil && len(reply) == 2 && reply[1] == 1, err
-		},
-		reset: func(ctx context.Context, key ...string) error { return rdb.Del(ctx, prefix+key[0]).Err() },
-	}
-}
-
 // newRedisRate returns a limiter that refills a token in each period.
 func newRedisRate(rdb *redis.Client, period time.Duration) *remote {
 	pipe := rdb.Pipeline()

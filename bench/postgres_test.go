@@ -72,38 +72,37 @@ type row struct {
 	ask  func(ctx context.Context, key string) error
 }
 
+// decides returns what asks for a decision over rules with an algorithm, and wants an answer.
+func decides(tb testing.TB, st store.Store, want bool, a algorithm.Algorithm, rules ...string) func(context.Context, string) error {
+	tb.Helper()
+	var list []weir.Rule
+	for _, name := range rules {
+		list = append(list, weir.Rule{Name: name, Algorithm: a})
+	}
+	lim := newLimiter(tb, st, policy(list...), nil)
+	return func(ctx context.Context, key string) error {
+		res, err := lim.Allow(ctx, key)
+		if err == nil && res.Allowed != want {
+			err = fmt.Errorf("the request for %q: allowed %v, want %v", key, res.Allowed, want)
+		}
+		return err
+	}
+}
+
 func rows(tb testing.TB, pool *pgxpool.Pool) []row {
 	tb.Helper()
 	plain := postgres.New(pool)
 	together := store.Coalesce(plain)
-	decide := func(st store.Store, want bool, a algorithm.Algorithm, rules ...string) func(context.Context, string) error {
-		var list []weir.Rule
-		for _, name := range rules {
-			list = append(list, weir.Rule{Name: name, Algorithm: a})
-		}
-		lim, err := weir.NewPolicy(st, policy(list...), nil)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return func(ctx context.Context, key string) error {
-			res, err := lim.Allow(ctx, key)
-			if err == nil && res.Allowed != want {
-				err = fmt.Errorf("the request for %q: allowed %v, want %v", key, res.Allowed, want)
-			}
-			return err
-		}
-	}
 	once := algorithm.FixedWindow{Limit: 1, Window: 24 * time.Hour}
-	use, denied := decide(plain, true, once, "denied"), decide(plain, false, once, "denied")
+	use, denied := decides(tb, plain, true, once, "denied"), decides(tb, plain, false, once, "denied")
 	if err := use(context.Background(), "0"); err != nil {
 		tb.Fatal(err)
 	}
-	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}
 	return []row{
 		{"floor", func(ctx context.Context, _ string) error { return emptyTrips(ctx, pool) }},
-		{"weir-gcra", decide(plain, true, gcra, "one")},
-		{"weir-coalesce", decide(together, true, gcra, "one")},
-		{"weir-four", decide(plain, true, gcra, "a", "b", "c", "d")},
+		{"weir-gcra", decides(tb, plain, true, gcra, "one")},
+		{"weir-coalesce", decides(tb, together, true, gcra, "one")},
+		{"weir-four", decides(tb, plain, true, gcra, "a", "b", "c", "d")},
 		{"weir-denied", func(ctx context.Context, _ string) error { return denied(ctx, "0") }},
 	}
 }
@@ -152,10 +151,7 @@ func BenchmarkPostgresMany(b *testing.B) {
 	pool := pool(b)
 	for _, keys := range []int{1, 100} {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
-			lim, err := weir.New(benchName, postgres.New(pool), algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			lim := newLimiter(b, postgres.New(pool), policy(weir.Rule{Algorithm: gcra}), nil)
 			requests := make([]weir.Request, 100)
 			for i := range requests {
 				requests[i].Key = weir.KeyOf(strconv.Itoa(i % keys))
@@ -176,10 +172,7 @@ func BenchmarkPostgresLog(b *testing.B) {
 	pool := pool(b)
 	for _, entries := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("entries=%d", entries), func(b *testing.B) {
-			lim, err := weir.New(benchName, postgres.New(pool), algorithm.SlidingLog{Limit: 1 << 40, Window: time.Hour}, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			lim := newLimiter(b, postgres.New(pool), policy(weir.Rule{Algorithm: algorithm.SlidingLog{Limit: 1 << 40, Window: time.Hour}}), nil)
 			requests := make([]weir.Request, entries)
 			for i := range requests {
 				requests[i].Key = weir.KeyOf("log")

@@ -7,8 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/prefetch"
 	"github.com/weir-go/weir/store/goredis"
 )
@@ -17,35 +15,21 @@ import (
 // a round trip for each decision.
 func BenchmarkPrefetch(b *testing.B) {
 	rdb := connect(b)
-	var contenders []*remote
-	for _, name := range []string{"each", "prefetch"} {
+	contenders := []*remote{
+		newWeirOver(b, goredis.New(rdb), "each", "each", gcra, nil),
+		newWeirOver(b, goredis.New(rdb), "prefetch", "prefetch", gcra, nil, prefetch.New(&prefetch.Options{MaxTokens: 1000}).Wrap),
+	}
+	for _, r := range contenders {
+		r.many = true      // a round trip is for many decisions
 		b.Cleanup(func() { // Reset deletes no markers
 			ctx := context.Background()
-			keys, err := rdb.Keys(ctx, "weir:"+name+":*").Result()
+			keys, err := rdb.Keys(ctx, "weir:"+r.name+":*").Result()
 			if err == nil && len(keys) > 0 {
 				err = rdb.Del(ctx, keys...).Err()
 			}
 			if err != nil {
-				b.Errorf("deleting the keys of %s: %v", name, err)
+				b.Errorf("deleting the keys of %s: %v", r.name, err)
 			}
-		})
-		lim, err := weir.New(name, goredis.New(rdb), algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if name == "prefetch" {
-			if lim, err = lim.Wrap(prefetch.New(&prefetch.Options{MaxTokens: 1000}).Wrap); err != nil {
-				b.Fatal(err)
-			}
-		}
-		contenders = append(contenders, &remote{
-			name: name,
-			many: true, // a round trip is for many decisions
-			allow: func(ctx context.Context, key ...string) (bool, error) {
-				res, err := lim.Allow(ctx, key...)
-				return res.Allowed, err
-			},
-			reset: lim.Reset,
 		})
 	}
 	draws := drawKeys(1)

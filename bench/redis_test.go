@@ -46,12 +46,12 @@ type remote struct {
 // loaded. Their keys are deleted at the end of tb.
 func remotes(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Helper()
-	gcra := weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}}
+	rule := weir.Rule{Algorithm: gcra}
 	contenders := []*remote{
 		newFloor(rdb),
 		newWeirRedis(tb, rdb, "weir-bucket", weir.Policy{Name: "buckt", Rules: []weir.Rule{{Algorithm: tokenBucket}}}, nil),
-		newWeirRedis(tb, rdb, "weir-gcra", policy(gcra), nil),
-		newWeirRedis(tb, rdb, "weir-gcra-clock", weir.Policy{Name: "clock", Rules: []weir.Rule{gcra}}, time.Now),
+		newWeirRedis(tb, rdb, "weir-gcra", policy(rule), nil),
+		newWeirRedis(tb, rdb, "weir-gcra-clock", weir.Policy{Name: "clock", Rules: []weir.Rule{rule}}, time.Now),
 		newRedisRate(rdb, time.Second/perSecond),
 	}
 	known(tb, contenders)
@@ -59,7 +59,7 @@ func remotes(tb testing.TB, rdb *redis.Client) []*remote {
 }
 
 // others returns the contenders that are asked one by one. FixedWindow is compared with
-// ulule, and with INCREX where the server has it.
+// ulule.
 func others(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Helper()
 	window := weir.Policy{Name: "windw", Rules: []weir.Rule{{Algorithm: algorithm.FixedWindow{Limit: burst, Window: window}}}}
@@ -67,11 +67,6 @@ func others(tb testing.TB, rdb *redis.Client) []*remote {
 		newWeirRedis(tb, rdb, "weir-window", window, nil),
 		newThrottledRedis(tb, rdb, time.Second/perSecond),
 		newUluleRedis(tb, rdb),
-	}
-	if hasCommand(tb, rdb, "INCREX") {
-		contenders = append(contenders, newIncrex(rdb))
-	} else {
-		note("skipped: %s/impl=increx: the server has no INCREX", tb.Name())
 	}
 	known(tb, contenders)
 	return contenders
@@ -114,19 +109,13 @@ func each(tb testing.TB, keys []string, f func(key string) error) {
 	}
 }
 
-// forget resets keys of one segment.
+// forget resets keys.
 func (r *remote) forget(tb testing.TB, keys ...string) {
 	tb.Helper()
 	for _, key := range keys {
-		r.forgetKey(tb, key)
-	}
-}
-
-// forgetKey resets a key.
-func (r *remote) forgetKey(tb testing.TB, key ...string) {
-	tb.Helper()
-	if err := r.reset(context.Background(), key...); err != nil {
-		tb.Fatalf("%s: deleting the state of %q: %v", r.name, key, err)
+		if err := r.reset(context.Background(), key); err != nil {
+			tb.Fatalf("%s: deleting the state of %q: %v", r.name, key, err)
+		}
 	}
 }
 
@@ -249,16 +238,6 @@ func TestRemotesAllow(t *testing.T) {
 	others(t, connect(t)) // fails unless all are allowed
 }
 
-// hasCommand reports whether the server knows a command.
-func hasCommand(tb testing.TB, rdb *redis.Client, name string) bool {
-	tb.Helper()
-	info, err := rdb.Do(context.Background(), "COMMAND", "INFO", name).Slice()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return len(info) == 1 && info[0] != nil
-}
-
 var floorScript = redis.NewScript("return 1")
 
 // newFloor returns the least that a script costs: one that does nothing.
@@ -292,6 +271,15 @@ const (
 // policy returns a policy of keys of one segment.
 func policy(rules ...weir.Rule) weir.Policy { return weir.Policy{Name: benchName, Rules: rules} }
 
+func newLimiter(tb testing.TB, st store.Store, p weir.Policy, opts *weir.Options) *weir.Limiter {
+	tb.Helper()
+	lim, err := weir.NewPolicy(st, p, opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return lim
+}
+
 // newWeirRedis returns a remote for a policy.
 func newWeirRedis(tb testing.TB, rdb *redis.Client, name string, p weir.Policy, clock func() time.Time) *remote {
 	tb.Helper()
@@ -303,14 +291,8 @@ func newWeirAsking(tb testing.TB, rdb *redis.Client, name string, p weir.Policy,
 	tb.Helper()
 	st := goredis.New(rdb)
 	tape := &recorder{Store: st}
-	newLimiter := func(st store.Store) *weir.Limiter {
-		lim, err := weir.NewPolicy(st, p, &weir.Options{Clock: clock})
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return lim
-	}
-	lim, recorded := newLimiter(st), newLimiter(tape)
+	opts := &weir.Options{Clock: clock}
+	lim, recorded := newLimiter(tb, st, p, opts), newLimiter(tb, tape, p, opts)
 	request := func(key []string) weir.Request {
 		r := ask()
 		r.Key = weir.KeyOf(key...)
@@ -329,25 +311,8 @@ func newWeirAsking(tb testing.TB, rdb *redis.Client, name string, p weir.Policy,
 			return nil
 		},
 		flush: func(ctx context.Context) (int, error) { return tape.flush(ctx, st) },
-		reset: func(ctx context.Context, key ...string) error { return resetAll(ctx, lim, p, key) },
+		reset: lim.Reset,
 	}
-}
-
-// resetAll resets every rule of p, also those that the whole key does not identify.
-func resetAll(ctx context.Context, lim *weir.Limiter, p weir.Policy, key []string) error {
-	for _, rule := range p.Rules {
-		if rule.By == nil {
-			continue
-		}
-		one, err := lim.Only(rule.Name)
-		if err != nil {
-			return err
-		}
-		if err := one.Reset(ctx, key...); err != nil {
-			return err
-		}
-	}
-	return lim.Reset(ctx, key...)
 }
 
 // A recorder is a store that runs nothing. It keeps the calls for a batch.

@@ -43,7 +43,7 @@ func rueidisRemotes(tb testing.TB, rdb *redis.Client) []*remote {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(fork.Close)
-	st, gcra := rueidis.New(client), algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}
+	st := rueidis.New(client)
 	return []*remote{
 		newRueidisFloor(client),
 		newWeirOver(tb, st, "weir-gcra", benchName, gcra, nil),
@@ -73,9 +73,10 @@ func newRueidisFloor(client rueidisclient.Client) *remote {
 }
 
 // newWeirOver returns a limiter over st, whose name makes its keys as long as the others'.
-func newWeirOver(tb testing.TB, st store.Store, name, limiter string, a algorithm.Algorithm, clock func() time.Time) *remote {
+func newWeirOver(tb testing.TB, st store.Store, name, limiter string, a algorithm.Algorithm, clock func() time.Time, wrappers ...weir.Wrapper) *remote {
 	tb.Helper()
-	lim, err := weir.New(limiter, st, a, &weir.Options{Clock: clock})
+	lim := newLimiter(tb, st, weir.Policy{Name: limiter, Rules: []weir.Rule{{Algorithm: a}}}, &weir.Options{Clock: clock})
+	lim, err := lim.Wrap(wrappers...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func newWeirOver(tb testing.TB, st store.Store, name, limiter string, a algorith
 			res, err := lim.Allow(ctx, key...)
 			return res.Allowed, err
 		},
-		reset: func(ctx context.Context, key ...string) error { return lim.Reset(ctx, key...) },
+		reset: lim.Reset,
 	}
 }
 

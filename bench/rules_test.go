@@ -7,7 +7,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
 )
 
 // BenchmarkRules asks in pipelines, as BenchmarkServer does, limiters with more and more
@@ -33,10 +32,7 @@ func ruleRemotes(tb testing.TB, rdb *redis.Client) []*remote {
 	for _, n := range []int{1, 2, 4, 8, 16} {
 		var rules []weir.Rule
 		for i := range n {
-			rules = append(rules, weir.Rule{
-				Name:      fmt.Sprintf("rule%02d", i),
-				Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst},
-			})
+			rules = append(rules, weir.Rule{Name: fmt.Sprintf("rule%02d", i), Algorithm: gcra})
 		}
 		contenders = append(contenders, newWeirRedis(tb, rdb, fmt.Sprintf("rules-%d", n), policy(rules...), nil))
 	}

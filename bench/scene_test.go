@@ -7,13 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A scene is what a benchmark asks a remote, in turns.
+// A scene is what a benchmark asks a remote.
 type scene struct {
 	*remote
 
 	allowed bool                 // what every answer has to be
-	prepare func(testing.TB)     // before each turn, not measured
-	turn    int                  // decisions in a turn, a multiple of depth; 0: all in one
+	prepare func(testing.TB)     // not measured
 	key     func(i int) []string // of decision i
 }
 
@@ -26,11 +25,6 @@ func (s scene) run(rdb *redis.Client) func(*testing.B) {
 		m := startMeter(b, rdb)
 		asked := 0
 		for b.Loop() {
-			if s.turn > 0 && asked > 0 && asked%s.turn == 0 {
-				b.StopTimer()
-				m.leaveOut(b, func() { s.prepare(b) })
-				b.StartTimer()
-			}
 			s.ask(b, asked, s.allowed, s.key(asked))
 			asked++
 		}

@@ -10,7 +10,6 @@ import (
 
 	_ "modernc.org/sqlite"
 
-	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/sqlite"
@@ -31,29 +30,16 @@ func sqliteFile(tb testing.TB) *sql.DB {
 // floor is a transaction that reads a row and writes it.
 func BenchmarkSQLite(b *testing.B) {
 	db := sqliteFile(b)
-	ask := func(st store.Store, want bool, a algorithm.Algorithm) func(ctx context.Context, key string) error {
-		lim, err := weir.New(benchName, st, a, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return func(ctx context.Context, key string) error {
-			res, err := lim.Allow(ctx, key)
-			if err == nil && res.Allowed != want {
-				err = fmt.Errorf("the request for %q: allowed %v, want %v", key, res.Allowed, want)
-			}
-			return err
-		}
-	}
-	gcra, once := algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}, algorithm.FixedWindow{Limit: 1, Window: 24 * time.Hour}
+	once := algorithm.FixedWindow{Limit: 1, Window: 24 * time.Hour}
 	st := sqlite.New(db)
-	if err := ask(st, true, once)(b.Context(), "0"); err != nil {
+	if err := decides(b, st, true, once, "denied")(b.Context(), "0"); err != nil {
 		b.Fatal(err)
 	}
-	denied := ask(st, false, once)
+	denied := decides(b, st, false, once, "denied")
 	for _, r := range []row{
 		{"floor", func(ctx context.Context, key string) error { return readWrite(ctx, db, key) }},
-		{"weir-gcra", ask(st, true, gcra)},
-		{"weir-coalesce", ask(store.Coalesce(st), true, gcra)},
+		{"weir-gcra", decides(b, st, true, gcra, "one")},
+		{"weir-coalesce", decides(b, store.Coalesce(st), true, gcra, "one")},
 		{"weir-denied", func(ctx context.Context, _ string) error { return denied(ctx, "0") }},
 	} {
 		for _, callers := range []int{1, 16} {
@@ -81,29 +67,4 @@ func readWrite(ctx context.Context, db *sql.DB, key string) error {
 		return err
 	}
 	return tx.Commit()
-}
-
-// BenchmarkSQLiteLog shows that the cost of a sorted set does not grow with its members. Each
-// request is allowed by a log that is full, except that one entry has expired.
-func BenchmarkSQLiteLog(b *testing.B) {
-	for _, entries := range []int64{10, 100, 1000} {
-		b.Run(fmt.Sprintf("entries=%d", entries), func(b *testing.B) {
-			now := time.Now()
-			lim, err := weir.New(benchName, sqlite.New(sqliteFile(b)), algorithm.SlidingLog{Limit: entries, Window: time.Duration(entries) * time.Second}, &weir.Options{Clock: func() time.Time { now = now.Add(time.Second); return now }})
-			if err != nil {
-				b.Fatal(err)
-			}
-			ask := func() {
-				if res, err := lim.Allow(b.Context(), "log"); err != nil || !res.Allowed {
-					b.Fatalf("got %+v, %v, want an allowed request", res, err)
-				}
-			}
-			for range entries {
-				ask()
-			}
-			for b.Loop() {
-				ask()
-			}
-		})
-	}
 }

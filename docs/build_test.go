@@ -103,12 +103,8 @@ func run(t *testing.T, name, want string, compare bool, block func(*testing.T) e
 }
 `
 
-// yamlModule is what module weirfile requires besides this one.
-var yamlModule = regexp.MustCompile(`go\.yaml\.in/\S+ v\S+`)
-
 // writeModule writes a module of the blocks to a directory, and returns the directory and
-// the errors of blocks that are no Go code. It requires what the modules at root and
-// at weirfile require.
+// the errors of blocks that are no Go code. It requires what the module of this package does.
 func writeModule(t *testing.T, blocks []block) (dir string, errs []error) {
 	t.Helper()
 	dir = t.TempDir()
@@ -119,36 +115,9 @@ func writeModule(t *testing.T, blocks []block) (dir string, errs []error) {
 			t.Fatal(err)
 		}
 	}
-	weirfile := func(name string) string { // the nested module that blocks can use
-		t.Helper()
-		text, err := os.ReadFile(filepath.Join(root(t), "weirfile", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	yaml := yamlModule.FindString(weirfile("go.mod"))
-	for name, change := range map[string]func(string) string{
-		"go.mod": func(text string) string {
-			text = strings.Replace(text, "module "+module, "module example.com/snippets", 1)
-			return text + fmt.Sprintf("\nrequire %s v0.0.0\n\nreplace %[1]s => %s\n", module, root(t)) +
-				fmt.Sprintf("\nrequire %s/weirfile v0.0.0\n\nreplace %[1]s/weirfile => %s/weirfile\n", module, root(t)) +
-				"\nrequire " + yaml + "\n"
-		},
-		"go.sum": func(text string) string { return text + weirfile("go.sum") },
-	} {
-		text, err := os.ReadFile(filepath.Join(root(t), name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(name, change(string(text)))
-	}
-	// This test was built with the modules of root. The other one may never have been used.
-	download := exec.Command("go", "mod", "download", strings.Replace(yaml, " ", "@", 1))
-	download.Dir = dir
-	if out, err := download.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", download, err, out)
-	}
+	write("go.mod", strings.NewReplacer(module+"/docs", "example.com/snippets", "=> ..", "=> "+root(t)).Replace(readFile(t, "docs/go.mod")))
+	write("go.sum", readFile(t, "docs/go.sum"))
+	write("migrate/migrate_test.go", readFile(t, "docs/testdata/migrate_test.go"))
 	write("given/given.go", givenFile)
 
 	imports := map[string]string{"example.com/snippets/given": "given"}
@@ -162,7 +131,9 @@ func writeModule(t *testing.T, blocks []block) (dir string, errs []error) {
 		for name, text := range s.files {
 			write(s.dir+"/"+name, text)
 		}
-		imports["example.com/snippets/"+s.dir] = "_"
+		if b.needs().pkg == "" {
+			imports["example.com/snippets/"+s.dir] = "_"
+		}
 		switch {
 		case len(s.tests) > 0: // what tests print is not compared, so they can run together
 			fmt.Fprintf(&calls, "t.Run(%q, func(t *testing.T) {\nt.Parallel()\n%s\n})\n", b.name(t), strings.Join(s.tests, "\n"))
@@ -208,11 +179,12 @@ func runAll(t *testing.T, blocks []block) map[string]result {
 	for _, err := range errs {
 		t.Error(err)
 	}
-	out, err := command(dir, "test", "-json", "-timeout=5m", ".")
+	out, err := command(dir, "test", "-json", "-timeout=5m", ".", "./migrate")
 	results := make(map[string]result)
 	var rest strings.Builder // what belongs to no block
+	migrated := false
 	for line := range bytes.Lines(out) {
-		var event struct{ Action, Test, Output string }
+		var event struct{ Action, Package, Test, Output string }
 		if json.Unmarshal(line, &event) != nil {
 			rest.Write(line)
 			continue
@@ -220,6 +192,7 @@ func runAll(t *testing.T, blocks []block) map[string]result {
 		name, inBlock := strings.CutPrefix(event.Test, "TestBlocks/")
 		if !inBlock {
 			rest.WriteString(event.Output)
+			migrated = migrated || event.Action == "pass" && event.Test == "" && strings.HasSuffix(event.Package, "/migrate")
 			continue
 		}
 		for _, b := range blocks {
@@ -233,8 +206,8 @@ func runAll(t *testing.T, blocks []block) map[string]result {
 			}
 		}
 	}
-	if len(results) == 0 {
-		t.Fatalf("no block ran: %v\n%s", err, rest.String())
+	if len(results) == 0 || !migrated {
+		t.Fatalf("%d blocks ran, and the test of migrations passed: %v: %v\n%s", len(results), migrated, err, rest.String())
 	}
 	return results
 }

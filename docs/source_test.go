@@ -59,6 +59,7 @@ type source struct {
 
 // needs is what the comment of a block adds.
 type needs struct {
+	pkg                   string // the package that the block shares with others of its page
 	imports, declarations string
 	template              string // a statement with the word SNIPPET
 	parameters            string // of a function whose body the block is
@@ -72,6 +73,8 @@ func (b block) needs() needs {
 		line = strings.TrimSpace(line)
 		word, rest, _ := strings.Cut(line, " ")
 		switch {
+		case word == "package":
+			n.pkg = rest
 		case word == "run":
 			n.run = rest
 		case word == "before":
@@ -103,6 +106,13 @@ func (b block) source(i int) (source, error) {
 	var name, text string
 	var err error
 	switch {
+	case n.pkg != "" && parses(b.code):
+		s.files[fmt.Sprintf("block%d.go", i)] = fmt.Sprintf("//line %s:%d\n%s", b.file, b.line, b.code)
+		s.dir = n.pkg
+		return s, nil
+	case n.pkg != "":
+		s.dir = n.pkg
+		text = at + code
 	case parses(b.code):
 		s.dir = fmt.Sprintf("snippet%d", i)
 		name, text, err = b.whole(&s)
@@ -125,6 +135,8 @@ func (b block) source(i int) (source, error) {
 	}
 	s.files[fmt.Sprintf("block%d.go", i)] = text
 	switch {
+	case n.pkg != "":
+		return s, nil
 	case b.onlyCompiled() != "":
 		s.calls, s.tests = nil, nil
 	case n.run != "":

@@ -110,8 +110,8 @@ func main() {
 func measure(ctx context.Context, name string, p plan) error {
 	start := time.Now()
 	log.Printf("%s: %s", name, p.takes)
-	r := &recorder{config: map[string]string{}}
-	r.warn()
+	r := &recorder{config: map[string]string{}, skipped: map[string]bool{}}
+	r.warn(map[bool]string{false: "load", true: page.LargeLoad}[name == "large"])
 	if err := build(ctx); err != nil {
 		return err
 	}
@@ -140,15 +140,15 @@ func measure(ctx context.Context, name string, p plan) error {
 	if err := os.WriteFile(latest, []byte(r.text.String()), 0o644); err != nil {
 		return err
 	}
-	for _, s := range r.skipped {
-		log.Printf("left out, because %s: %s", s.reason, strings.Join(s.names, ", "))
+	for _, line := range slices.Sorted(maps.Keys(r.skipped)) {
+		log.Print(line)
 	}
 	log.Printf("%s took %.0f s", name, time.Since(start).Seconds())
 	return nil
 }
 
 // warn notes that the machine is busy, if it is.
-func (r *recorder) warn() {
+func (r *recorder) warn(setting string) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return
@@ -156,7 +156,7 @@ func (r *recorder) warn() {
 	var load float64
 	if _, err := fmt.Sscan(string(text), &load); err == nil && load > 1 {
 		log.Printf("the load average is %.1f: the machine is busy, so do not use the results", load)
-		r.set("load", fmt.Sprintf("%.1f", load))
+		r.set(setting, fmt.Sprintf("%.1f", load))
 	}
 }
 
@@ -185,13 +185,11 @@ func gather(command string) (now, before *page.Results, err error) {
 	case "page":
 		return old, before, nil
 	case "large":
-		old.SetLarge(measured)
-		return old, before, nil
+		return page.Merge(old, measured), before, nil
 	case "full":
 		before = old
 	}
-	measured.KeepLarge(old)
-	return measured, before, nil
+	return page.Merge(measured, old), before, nil
 }
 
 // write writes the results, the page and the parts of others after a command. root is the
@@ -201,12 +199,9 @@ func write(command, root string) error {
 	if err != nil {
 		return err
 	}
-	readme, err := os.ReadFile(filepath.Join(root, page.Readme))
-	if err != nil {
-		return err
-	}
-	compare, err := os.ReadFile(filepath.Join(root, page.Compare))
-	if err != nil {
+	readme, errReadme := os.ReadFile(filepath.Join(root, page.Readme))
+	compare, errCompare := os.ReadFile(filepath.Join(root, page.Compare))
+	if err := errors.Join(errReadme, errCompare); err != nil {
 		return err
 	}
 	files, err := page.Make(r, former, string(readme), string(compare))
@@ -248,13 +243,7 @@ func build(ctx context.Context) error {
 type recorder struct {
 	text    strings.Builder   // in Go's benchmark format
 	config  map[string]string // of the last line
-	skipped []skip            // in the order in which they were skipped
-}
-
-// A skip is a reason, and the benchmarks that did not run for this reason.
-type skip struct {
-	reason string
-	names  []string
+	skipped map[string]bool   // lines that say which benchmark did not run, and why
 }
 
 // set adds a line of configuration, unless it is the same as before.
@@ -292,35 +281,19 @@ func (r *recorder) run(ctx context.Context, s step) error {
 	return nil
 }
 
-// read adds the output of a test binary, and notes which benchmarks it skipped.
+// read adds the lines of results and of configuration, and notes which benchmarks were skipped.
 func (r *recorder) read(output string) {
 	for line := range strings.Lines(output) {
-		line = strings.TrimRight(line, "\n")
-		text, ok := strings.CutPrefix(line, "skipped: ")
-		if !ok {
-			r.add(line)
+		fields := strings.Fields(line)
+		if strings.HasPrefix(line, "Benchmark") && len(fields) > 2 {
+			fmt.Fprintln(&r.text, strings.Join(fields, " "))
 			continue
 		}
-		name, reason, _ := strings.Cut(text, ": ")
-		i := slices.IndexFunc(r.skipped, func(s skip) bool { return s.reason == reason })
-		if i < 0 {
-			i = len(r.skipped)
-			r.skipped = append(r.skipped, skip{reason: reason})
+		switch name, value, _ := strings.Cut(strings.TrimSpace(line), ": "); name {
+		case "skipped":
+			r.skipped["skipped: "+value] = true
+		case "goos", "goarch", "cpu", "server", "postgres", "go", "gomaxprocs", "load":
+			r.set(name, value)
 		}
-		if s := &r.skipped[i]; !slices.Contains(s.names, name) {
-			s.names = append(s.names, name)
-		}
-	}
-}
-
-// add adds a line of results or of configuration, and no other.
-func (r *recorder) add(line string) {
-	if fields := strings.Fields(line); strings.HasPrefix(line, "Benchmark") && len(fields) > 2 {
-		fmt.Fprintln(&r.text, strings.Join(fields, " "))
-		return
-	}
-	switch name, value, _ := strings.Cut(line, ": "); name {
-	case "goos", "goarch", "cpu", "server", "postgres", "go", "gomaxprocs", "load":
-		r.set(name, value)
 	}
 }

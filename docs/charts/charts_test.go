@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestPictures draws every picture again and compares it with its file.
@@ -159,18 +158,5 @@ func TestPromises(t *testing.T) {
 		if got := most(p.turns, window); got != want[s.name()] {
 			t.Errorf("%s allows %d within one window, want %d", s.name(), got, want[s.name()])
 		}
-	}
-}
-
-// TestMost checks the two counts that are drawn. A time exactly one window ago does not
-// lie in the window.
-func TestMost(t *testing.T) {
-	times := []time.Duration{0, time.Second, time.Second, window, window + time.Second}
-	want := []count{{0, 1}, {time.Second, 3}, {window + time.Second, 2}, {2 * window, 1}, {2*window + time.Second, 0}}
-	if got := inWindow(times, window); !slices.Equal(got, want) {
-		t.Errorf("inWindow: got %v, want %v", got, want)
-	}
-	if got := most(times, window); got != 3 {
-		t.Errorf("most: got %d, want 3", got)
 	}
 }

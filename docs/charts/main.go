@@ -1,10 +1,8 @@
 // Command charts draws the pictures of the documentation: what each algorithm allows of the
 // same traffic and what two rules decide together, which the library itself decides in virtual
-// time, an outage, and the lives of a decision and of a lease.
+// time, and an outage.
 //
 //	go run .    # in this directory, or make docs in the root
-//
-// It is a separate module, so that weir does not depend on a drawing library.
 package main
 
 import (
@@ -45,7 +43,7 @@ func (p picture) link() string {
 }
 
 // drawAll draws one picture for each setup, one of all setups, one of periods of the calendar,
-// one of two rules, one of an outage, and the lives of a decision and of a lease.
+// one of two rules, and one of an outage.
 func drawAll(ctx context.Context) ([]picture, error) {
 	var pictures []picture
 	var simulations []simulation
@@ -65,7 +63,7 @@ func drawAll(ctx context.Context) ([]picture, error) {
 		return nil, err
 	}
 	pictures = append(pictures, edge)
-	for _, draw := range []func(context.Context) (picture, error){drawCalendar, drawRules, drawOutage, decision.draw, lease.draw} {
+	for _, draw := range []func(context.Context) (picture, error){drawCalendar, drawRules, drawOutage} {
 		p, err := draw(ctx)
 		if err != nil {
 			return nil, err

@@ -3,14 +3,9 @@
 //
 //	go run .           # or make playground in the root
 //	go run . -out DIR  # for any server of static files
-//
-// It is a separate module, because package weirfile is one.
 package main
 
 import (
-	"bytes"
-	"cmp"
-	"compress/gzip"
 	"context"
 	"embed"
 	"errors"
@@ -22,8 +17,10 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
+	"testing/fstest"
 	"time"
 )
 
@@ -53,12 +50,12 @@ func run(ctx context.Context, addr, out string) error {
 		return err
 	}
 	fmt.Printf("http://%s/\n", l.Addr())
-	srv := &http.Server{Handler: handler(files), ReadHeaderTimeout: time.Minute}
+	srv := &http.Server{Handler: http.FileServerFS(files), ReadHeaderTimeout: time.Minute}
 	return srv.Serve(l)
 }
 
-// build returns the files of the page by name. It compiles package simulate.
-func build(ctx context.Context) (map[string][]byte, error) {
+// build returns the files of the page. It compiles package simulate.
+func build(ctx context.Context) (fstest.MapFS, error) {
 	dir, err := os.MkdirTemp("", "playground")
 	if err != nil {
 		return nil, err
@@ -74,70 +71,24 @@ func build(ctx context.Context) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go env: %w", err)
 	}
-	files := map[string][]byte{}
-	for name, path := range map[string]string{
-		"playground.wasm": module,
-		"wasm_exec.js":    filepath.Join(strings.TrimSpace(string(root)), "lib", "wasm", "wasm_exec.js"),
-	} {
-		if files[name], err = os.ReadFile(path); err != nil {
-			return nil, err
-		}
+	files := fstest.MapFS{}
+	add := func(from fs.FS, name string) {
+		text, readErr := fs.ReadFile(from, name)
+		files[path.Base(name)], err = &fstest.MapFile{Data: text, Mode: 0o644}, errors.Join(err, readErr)
 	}
-	entries, err := fs.ReadDir(page, "page")
-	for _, e := range entries {
-		text, readErr := page.ReadFile("page/" + e.Name())
-		files[e.Name()], err = text, errors.Join(err, readErr)
+	add(os.DirFS(dir), "playground.wasm")
+	add(os.DirFS(strings.TrimSpace(string(root))), "lib/wasm/wasm_exec.js")
+	for _, name := range []string{"index.html", "style.css", "app.js"} {
+		add(page, "page/"+name)
 	}
 	return files, err
 }
 
 // write writes the files to the directory.
-func write(dir string, files map[string][]byte) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+func write(dir string, files fstest.MapFS) error {
+	err := os.MkdirAll(dir, 0o755)
+	for name, file := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), file.Data, 0o644))
 	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-var types = map[string]string{
-	".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8",
-	".js": "text/javascript; charset=utf-8", ".wasm": "application/wasm",
-}
-
-// handler serves the files, compressed.
-func handler(files map[string][]byte) http.Handler {
-	small := map[string][]byte{}
-	for name, text := range files {
-		small[name] = compress(text)
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := cmp.Or(strings.TrimPrefix(r.URL.Path, "/"), "index.html")
-		text, ok := files[name]
-		if !ok {
-			http.NotFound(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", types[filepath.Ext(name)])
-		w.Header().Set("Vary", "Accept-Encoding")
-		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			w.Header().Set("Content-Encoding", "gzip")
-			text = small[name]
-		}
-		_, _ = w.Write(text) // the client can be gone
-	})
-}
-
-func compress(text []byte) []byte {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, err := w.Write(text)
-	if err = errors.Join(err, w.Close()); err != nil {
-		panic(err) // a Buffer accepts everything
-	}
-	return b.Bytes()
+	return err
 }

@@ -1,6 +1,6 @@
 // Api is a small HTTP server with plans for the customers of an API, a limit of log-ins, a
-// client of somebody else's service, a budget of tokens, answers during an outage of Redis,
-// and metrics.
+// client of somebody else's service, answers during an outage of Redis, and metrics. For a
+// budget that is settled, see examples/llm.
 //
 //	go run ./examples/api
 //	go run ./examples/api -redis localhost:6379
@@ -9,7 +9,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"expvar"
 	"flag"
@@ -67,14 +66,12 @@ func newHandler(st store.Store, out http.RoundTripper) (http.Handler, error) {
 	api, err1 := newPlans(st)
 	login, err2 := newLogin(st)
 	rates, err3 := newRates(st, out)
-	complete, err4 := newCompletions(st)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /items", api(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "some items") })))
 	mux.Handle("GET /rates", api(rates))
-	mux.Handle("POST /complete", api(complete))
 	mux.Handle("POST /login", login)
 	mux.Handle("GET /metrics", expvar.Handler())
 	return mux, nil
@@ -189,48 +186,5 @@ func newRates(st store.Store, out http.RoundTripper) (http.Handler, error) {
 		}
 		defer res.Body.Close()
 		fmt.Fprintln(w, "rates:", res.Status)
-	}), nil
-}
-
-// newCompletions returns a handler that takes its tokens from the customer's budget of the
-// day: first the most that it can need, and at the end only those that it used. If the store is
-// away, there is no completion.
-func newCompletions(st store.Store) (http.Handler, error) {
-	const most = 400
-	budget, err := newLimiter(st, weir.Policy{
-		Name: "tokens", Segments: []string{"key"}, Secret: []string{"key"}, // an API key must not be seen in the store
-		Rules: []weir.Rule{{Algorithm: algorithm.FixedWindow{Limit: 1000, Window: 24 * time.Hour, Aligned: true}}},
-	}, outage.New(nil).Wrap)
-	if err != nil {
-		return nil, err
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text := r.FormValue("prompt") + " and so on"
-		if len(text) > most {
-			http.Error(w, "the prompt is too long", http.StatusRequestEntityTooLarge)
-			return
-		}
-		job := weir.Request{Key: weir.KeyOf(r.Header.Get("X-API-Key")), Cost: most, ID: rand.Text()}
-		res, err := budget.Decide(r.Context(), job, nil)
-		switch {
-		case err != nil || res.Degraded != nil:
-			log.Print("no budget: ", cmp.Or(err, res.Degraded))
-			// Perhaps only the reply was lost. If the store is away, the tokens come back tomorrow.
-			_, _ = budget.Refund(context.WithoutCancel(r.Context()), job)
-			http.Error(w, "the budget is not known now", http.StatusServiceUnavailable)
-			return
-		case !res.Allowed:
-			http.Error(w, fmt.Sprintf("%d tokens are left today", res.Remaining), http.StatusTooManyRequests)
-			return
-		}
-		fmt.Fprintln(w, text)
-
-		ctx := context.WithoutCancel(r.Context()) // the client may have left: it pays all the same
-		switch s, err := budget.Settle(ctx, job, int64(len(text))); {
-		case err != nil:
-			log.Print("the most is paid: ", err)
-		case !s.Found:
-			log.Print("the day has ended: nothing is settled")
-		}
 	}), nil
 }

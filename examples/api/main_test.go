@@ -140,7 +140,7 @@ func TestSecrets(t *testing.T) {
 	if guesses != 5 {
 		t.Errorf("%d guesses from 20 addresses, want 5", guesses)
 	}
-	r := httptest.NewRequest("POST", "/complete", nil)
+	r := httptest.NewRequest("GET", "/items", nil)
 	r.Header.Set("X-API-Key", "key-of-bob")
 	handler.ServeHTTP(httptest.NewRecorder(), r)
 	for key := range st.All() {
@@ -169,27 +169,6 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// A job pays for the tokens that it used.
-func TestCompletions(t *testing.T) {
-	try(t, func(t *testing.T, _ *fragile, _ *service, ask func(string, string, string, url.Values) *httptest.ResponseRecorder) {
-		want(t, ask("POST", "/complete", "key-of-bob", url.Values{"prompt": {strings.Repeat("x", 400)}}), 413)
-		n := 0
-		for ; ; n++ { // each pays 100: 90 and the length of " and so on"
-			w := ask("POST", "/complete", "key-of-bob", url.Values{"prompt": {strings.Repeat("x", 90)}})
-			if w.Code == 429 {
-				if !strings.Contains(w.Body.String(), "300 tokens are left") {
-					t.Errorf("got %s", w.Body)
-				}
-				break
-			}
-			want(t, w, 200)
-		}
-		if n != 7 {
-			t.Errorf("%d jobs ran, want 7: the eighth can need 400 of 300 tokens", n)
-		}
-	})
-}
-
 // While the store is away, the API goes on with a share of the limit, and the metrics say so.
 func TestOutage(t *testing.T) {
 	try(t, func(t *testing.T, st *fragile, _ *service, ask func(string, string, string, url.Values) *httptest.ResponseRecorder) {
@@ -210,7 +189,6 @@ func TestOutage(t *testing.T) {
 		}
 		st.away.Store(true)
 		want(t, ask("GET", "/rates", "key-of-bob", nil), 503)
-		want(t, ask("POST", "/complete", "key-of-bob", nil), 503)
 	})
 }
 

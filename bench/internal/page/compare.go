@@ -37,20 +37,8 @@ type comparison struct {
 	weir, peer series
 }
 
-func (c comparison) inMemory() bool { return strings.HasPrefix(c.what, "in memory") }
-func (c comparison) onServer() bool { return !c.inMemory() }
-
 // implName returns how tables name an implementation.
 func implName(impl string) string { return cmp.Or(others[impl], own[impl]) }
-
-// implNames returns the names of implementations for a table.
-func implNames(impls []string) []named {
-	var all []named
-	for _, impl := range impls {
-		all = append(all, named{impl, implName(impl)})
-	}
-	return all
-}
 
 // A like is a peer, and weir's algorithm that is most like it. For a GCRA and a token bucket, that
 // is the one that README.md recommends.
@@ -98,7 +86,7 @@ func comparisons() []comparison {
 	add := func(what, row, format, unit string, l like) { // format has a verb for the implementation
 		all = append(all, comparison{what, row, series{fmt.Sprintf(format, l.weir), unit}, series{fmt.Sprintf(format, l.peer), unit}})
 	}
-	for _, keys := range keyCounts {
+	for _, keys := range []struct{ name, text string }{{"1", "one key"}, {"1000", "1,000 keys"}, {"100000", "100,000 keys"}} {
 		for _, l := range likes {
 			add("in memory, "+keys.text+": time", implName(l.peer), "Memory/impl=%s/keys="+keys.name, "ns/op", l)
 		}
@@ -118,17 +106,14 @@ func comparisons() []comparison {
 	return all
 }
 
-// keyCounts are how many keys a limiter in memory has.
-var keyCounts = []named{{"1", "one key"}, {"1000", "1,000 keys"}, {"100000", "100,000 keys"}}
-
 // A compared is a comparison with its results.
 type compared struct {
 	comparison
 	w, p, ratio stat
 }
 
-// compare returns the comparisons that were measured, those that are worst for weir first.
-func (r *Results) compare() []compared {
+// Compared returns the comparisons that were measured, those that are worst for weir first.
+func (r *Results) Compared() []compared {
 	var all []compared
 	for _, c := range comparisons() {
 		if ratio, ok := r.ratio(c.weir, c.peer); ok {
@@ -141,6 +126,52 @@ func (r *Results) compare() []compared {
 	return all
 }
 
+// Worse returns the comparisons in which weir is worse.
+func (r *Results) Worse() []compared {
+	return slices.DeleteFunc(r.Compared(), func(c compared) bool { return !c.ratio.worse() })
+}
+
+// Shown returns the comparisons of README.md: weir's worst, and two more.
+func (r *Results) Shown() []compared {
+	var shown []compared
+	for i, c := range r.Compared() {
+		switch peer := impl(c.peer.name); {
+		case i == 0, c.what == "over go-redis: CPU time of the server" && peer == "redis_rate", c.what == "in memory, 1,000 keys: time" && peer == "xtimerate-syncmap":
+			shown = append(shown, c)
+		}
+	}
+	return shown
+}
+
+// Ratios returns a row for each peer, in memory or on a server, with up to n ratios, and their
+// intervals if those are wanted. A dash stands for a ratio that is missing. A peer without ratios
+// has no row.
+func (r *Results) Ratios(where string, n int, intervals bool) string {
+	var peers []string
+	cells, measured := map[string][]string{}, map[string]bool{}
+	for _, c := range comparisons() {
+		if strings.HasPrefix(c.what, "in memory") != (where == "in memory") || len(cells[c.row]) == n {
+			continue
+		}
+		if cells[c.row] == nil {
+			peers = append(peers, c.row)
+		}
+		cell := "–"
+		if ratio, ok := r.ratio(c.weir, c.peer); ok {
+			cell, measured[c.row] = number(ratio.median), true
+			if intervals {
+				cell = ratio.String()
+			}
+		}
+		cells[c.row] = append(cells[c.row], cell)
+	}
+	peers = slices.DeleteFunc(peers, func(peer string) bool { return !measured[peer] })
+	for i, peer := range peers {
+		peers[i] = "| " + peer + " | " + strings.Join(cells[peer], " | ") + " |"
+	}
+	return strings.Join(peers, "\n")
+}
+
 // worse reports whether weir is worse by its ratio to a peer: the whole interval is above 1, also as
 // a table shows it.
 func (s stat) worse() bool { return hundredths(s.low) > 1 }
@@ -148,8 +179,8 @@ func (s stat) worse() bool { return hundredths(s.low) > 1 }
 // hundredths returns x as tables show small numbers.
 func hundredths(x float64) float64 { return math.Round(100*x) / 100 }
 
-// row returns a line of a table with the columns what, weir, peer, ratio.
-func (c compared) row() string {
+// String returns a line of a table with the columns what, weir, peer, ratio.
+func (c compared) String() string {
 	return fmt.Sprintf("| %s | %s | %s, %s | %s |", c.what, withUnit(c.w, c.weir.unit), implName(impl(c.peer.name)), withUnit(c.p, c.peer.unit), c.ratio)
 }
 
@@ -167,11 +198,19 @@ func impl(name string) string {
 	return value
 }
 
-// again returns how far the ratios of the earlier run differ, or "" if there is nothing to compare.
-func (w *writer) again() string {
+// Before returns the ratio of the earlier run, or a dash.
+func (w *writer) Before(c compared) string {
+	if before, ok := w.earlier.ratio(c.weir, c.peer); ok {
+		return before.String()
+	}
+	return "–"
+}
+
+// Again returns how far the ratios of the earlier run differ, or "" if there is nothing to compare.
+func (w *writer) Again() string {
 	all, overlap, factor := 0, 0, 0.0
 	var most compared
-	for _, c := range w.compare() {
+	for _, c := range w.Compared() {
 		before, ok := w.earlier.ratio(c.weir, c.peer)
 		if !ok {
 			continue
@@ -194,7 +233,7 @@ func (w *writer) again() string {
 // ranBefore returns where the run r was made, if that differs from the run now.
 func (r *Results) ranBefore(now *Results) string {
 	var other []string
-	for _, of := range []func(r *Results) string{(*Results).cores, (*Results).toolchain, (*Results).servers} {
+	for _, of := range []func(r *Results) string{(*Results).Cores, (*Results).toolchain, (*Results).servers} {
 		if of(r) != of(now) {
 			other = append(other, of(r))
 		}

@@ -2,11 +2,15 @@ package page
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"html"
+	"maps"
 	"path"
+	"slices"
 	"strings"
+	"text/template"
 
 	"github.com/weir-go/weir/internal/marked"
 )
@@ -30,13 +34,17 @@ const (
 // fewRounds is how many rounds a comparison needs.
 const fewRounds = 10
 
-// A writer writes the page and its charts.
+//go:embed page.tmpl
+var source string
+
+var templates = template.Must(template.New("").Parse(source))
+
+// A writer writes the pages. The templates call its methods.
 type writer struct {
 	*Results
-	strings.Builder
 	earlier *Results          // of another run
 	files   map[string]string // by path
-	missing []string          // sections without results
+	missing map[string]bool   // benchmarks without the results that a page needs
 }
 
 // Make returns the files, by their paths. The page compares the ratios of r with those of
@@ -46,136 +54,42 @@ func Make(r, earlier *Results, readme, compare string) (map[string]string, error
 	if len(r.series) == 0 {
 		return nil, errors.New("there are no results: measure first")
 	}
-	w := &writer{Results: r, earlier: earlier, files: map[string]string{}}
-	w.head()
-	w.worse()
-	w.allRatios()
-	w.differences()
-	w.memory()
-	w.servers()
-	w.many()
-	w.postgres()
-	w.sqlite()
-	w.nats()
-	w.around()
-	w.sizing()
-	w.unmeasured()
-	w.files[Page] = strings.TrimRight(w.String(), "\n") + "\n"
-	readme, err := marked.Replace(readme, begin, end, r.readme())
-	compare, err2 := marked.Replace(compare, begin, end, r.ratios())
-	w.files[Readme], w.files[Compare], w.files[Now] = readme, compare, r.Text()
+	w := &writer{Results: r, earlier: earlier, files: map[string]string{}, missing: map[string]bool{}}
+	var errs []error
+	execute := func(name string) string {
+		var text strings.Builder
+		errs = append(errs, templates.ExecuteTemplate(&text, name, w))
+		return text.String()
+	}
+	replace := func(page, part string) string {
+		text, err := marked.Replace(page, begin, end, part)
+		errs = append(errs, err)
+		return text
+	}
+	w.files[Page] = execute("page")
+	w.files[Readme], w.files[Compare] = replace(readme, execute("readme")), replace(compare, execute("compare"))
+	w.files[Now] = r.Text()
 	if text := earlier.Text(); text != "" {
 		w.files[Earlier] = text
 	}
-	return w.files, errors.Join(err, err2)
+	return w.files, errors.Join(errs...)
 }
 
-// p writes a paragraph.
-func (w *writer) p(format string, args ...any) {
-	fmt.Fprintf(&w.Builder, format+"\n\n", args...)
-}
-
-// table writes a table, or nothing if it has no rows.
-func (w *writer) table(head string, rows []string) {
-	if len(rows) == 0 {
-		return
-	}
-	fmt.Fprintf(&w.Builder, "%s\n|%s\n", head, strings.Repeat("---|", strings.Count(head, "|")-1))
-	for _, row := range rows {
-		fmt.Fprintln(&w.Builder, row)
-	}
-	w.WriteByte('\n')
-}
-
-// A named is what a row of a table is about: its name in the results, and its text.
-type named struct{ name, text string }
-
-// A cells returns a cell of a row, or several, by the row's name. If there are no results, it
-// returns "".
-type cells func(name string) string
-
-// rows returns a row for each of items that has results. A dash stands for cells without.
-func rows(items []named, columns ...cells) []string {
-	var all []string
-	for _, item := range items {
-		row, found := "| "+item.text+" |", false
-		for _, of := range columns {
-			text := of(item.name)
-			found = found || text != ""
-			row += " " + cmp.Or(text, "–") + " |"
-		}
-		if found {
-			all = append(all, row)
-		}
-	}
-	return all
-}
-
-// in returns cells with medians. format has a verb for the row's name.
-func (w *writer) in(format, unit string, factor float64) cells {
-	return func(name string) string {
-		if s, ok := w.stat(fmt.Sprintf(format, name), unit); ok {
-			return number(s.median * factor)
-		}
-		return ""
-	}
-}
-
-// start writes a heading, and reports whether a benchmark has results. If it has none, it writes
-// nothing, and notes its subject.
-func (w *writer) start(heading, name, unit, what string) bool {
-	_, ok := w.stat(name, unit)
-	if ok {
-		w.p("%s", heading)
-	} else {
-		w.missing = append(w.missing, what)
-	}
-	return ok
-}
-
-// picture adds a chart, unless one of its bars lacks results.
-// format has a verb for the name of a bar.
-func (w *writer) picture(file, alt, title, format, unit string, items []named) {
-	var bars []bar
-	for _, item := range items {
-		s, ok := w.stat(fmt.Sprintf(format, item.name), unit)
-		if !ok {
-			return
-		}
-		bars = append(bars, bar{item.text, s, others[item.name] == ""})
-	}
-	w.files[ChartDir+"/"+file] = chart(title, bars)
-	w.p("![%s](%s/%s)", alt, path.Base(ChartDir), file)
-}
-
-func (w *writer) head() {
-	w.p("<!-- bench/run writes this page from bench/results.txt and bench/earlier.txt. Do not edit it. -->")
-	w.p("# Performance")
-	w.p(`This page compares weir with other limiters, and helps to [size a deployment](#sizing).
-[Bench](../bench/README.md) says how to measure yourself.
-
-%s`, w.machine())
-	w.p(`Each figure is the median of the rounds. A ratio is the median of the ratios of all rounds: 2 means
-that weir takes twice as much as the peer. Its 95 %% confidence interval is in brackets.`)
-	w.p(`With several callers, a time is the run's duration divided by its decisions. CPU time counts the
-server's main thread.`)
-}
-
-// machine says where the results come from.
-func (r *Results) machine() string {
+// Machine says where the results come from.
+func (r *Results) Machine() string {
 	caution := ""
 	if r.rounds() < fewRounds {
 		caution += fmt.Sprintf("\n**These figures are provisional: the run had less than %d rounds.**", fewRounds)
 	}
-	if load := cmp.Or(r.config["load"], r.config[largeLoad]); load != "" {
+	if load := cmp.Or(r.config["load"], r.config[LargeLoad]); load != "" {
 		caution += fmt.Sprintf("\n**These figures are provisional: the machine was busy, with a load average of %s.**", load)
 	}
 	return fmt.Sprintf("The figures come from %d rounds on\n%s, with %s.\nThe same cores ran %s.\nCompare ratios: the times hold for this machine only.%s",
-		r.rounds(), r.cores(), r.toolchain(), r.servers(), caution)
+		r.rounds(), r.Cores(), r.toolchain(), r.servers(), caution)
 }
 
-// cores returns the cores that a run had.
-func (r *Results) cores() string {
+// Cores returns the cores that a run had.
+func (r *Results) Cores() string {
 	return fmt.Sprintf("%s cores of %s (%s/%s)", r.config["gomaxprocs"], r.config["cpu"], r.config["goos"], r.config["goarch"])
 }
 
@@ -184,59 +98,114 @@ func (r *Results) toolchain() string { return "Go " + strings.TrimPrefix(r.confi
 
 // servers returns the servers that a run measured.
 func (r *Results) servers() string {
-	var servers []string
-	for _, name := range []string{"server", "postgres"} {
-		if server := r.config[name]; server != "" {
-			servers = append(servers, server)
-		}
-	}
+	servers := slices.DeleteFunc([]string{r.config["server"], r.config["postgres"]}, func(s string) bool { return s == "" })
 	return cmp.Or(strings.Join(servers, ",\nand "), "no server")
 }
 
-func (w *writer) worse() {
-	w.p("## Where weir is worse")
-	head, all, earlier := "| One decision | weir | peer | ratio |", w.compare(), w.again()
-	if earlier != "" {
-		head += " earlier run |"
+// units are short names of units, and what to multiply their values by.
+var units = map[string]struct {
+	unit   string
+	factor float64
+}{
+	"ns": {"ns/op", 1}, "µs": {"ns/op", 1e-3}, "µs/decision": {"ns/decision", 1e-3},
+	"allocs": {"allocs/op", 1}, "cpu": {cpu, 1}, "wire": {"wire-B/op", 1},
+}
+
+// parse returns the series of a text such as "Memory/impl=weir-gcra/keys=1 ns", and the factor of
+// its unit.
+func parse(text string) (series, float64) {
+	name, unit, _ := strings.Cut(text, " ")
+	if u, ok := units[unit]; ok {
+		return series{name, u.unit}, u.factor
 	}
+	return series{name, unit}, 1
+}
+
+// lack notes that a series was not measured.
+func (w *writer) lack(text string) { w.missing[text[:strings.IndexAny(text, "/ ")]] = true }
+
+// Missing returns the benchmarks that were not measured.
+func (w *writer) Missing() string {
+	return strings.Join(slices.Sorted(maps.Keys(w.missing)), ", ")
+}
+
+// N returns the median of a series, or a dash.
+func (w *writer) N(text string) string {
+	s, factor := parse(text)
+	got, ok := w.stat(s.name, s.unit)
+	if !ok {
+		w.lack(text)
+		return "–"
+	}
+	return number(got.median * factor)
+}
+
+// Rows returns a row of a table for each of names, such as "weir-gcra=GCRA|weir-four=four rules".
+// In the texts of the columns, a star stands for the name. "-" is a column without a value.
+func (w *writer) Rows(names string, columns ...string) string {
 	var rows []string
-	for _, c := range all {
-		if !c.ratio.worse() {
-			continue
-		}
-		row := c.row()
-		if earlier != "" {
+	for name := range strings.SplitSeq(names, "|") {
+		name, text, _ := strings.Cut(name, "=")
+		row := "| " + text + " |"
+		for _, column := range columns {
 			cell := "–"
-			if before, ok := w.earlier.ratio(c.weir, c.peer); ok {
-				cell = before.String()
+			if column != "-" {
+				cell = w.N(strings.ReplaceAll(column, "*", name))
 			}
 			row += " " + cell + " |"
 		}
 		rows = append(rows, row)
 	}
-	w.p("Weir is worse than a peer in %d of %d comparisons: the whole interval of the ratio is above 1.\nSuch a peer does less, as [shown below](#what-the-peers-do-differently).", len(rows), len(all))
-	w.table(head, rows)
-	if earlier != "" {
-		w.p("%s", earlier)
-	}
+	return strings.Join(rows, "\n")
 }
 
-// allRatios writes the ratio of each comparison.
-func (w *writer) allRatios() {
-	w.p("## All ratios")
-	head := "| Time in memory |"
-	for _, keys := range keyCounts {
-		head += " " + keys.text + " |"
+// Ratio returns the ratio of two series.
+func (w *writer) Ratio(a, b string) stat {
+	x, _ := parse(a)
+	y, _ := parse(b)
+	s, ok := w.ratio(x, y)
+	if !ok {
+		w.lack(a)
 	}
-	w.table(head+" 1,000 keys, parallel |", w.rows(comparison.inMemory, stat.String))
-	w.table(serverHead(), w.rows(comparison.onServer, stat.String))
+	return s
 }
 
-// unmeasured names what has no results.
-func (w *writer) unmeasured() {
-	if len(w.missing) > 0 {
-		w.p("This run did not measure %s.", strings.Join(w.missing, ", "))
+// A Sizing is what the example of a deployment needs: each decision with 4 rules, for 20,000 per
+// second and 2,000,000 callers.
+type Sizing struct {
+	Network, Each, Cores, Megabytes string
+	Shards                          int
+}
+
+// Sizing sizes the example from the measured figures.
+func (w *writer) Sizing() Sizing {
+	network, _ := w.minus(series{"Redis/impl=weir-gcra/callers=32", cpu}, series{"Server/impl=weir-gcra", cpu})
+	script, _ := w.stat("Rules/impl=rules-4", cpu)
+	bytes, _ := w.stat("Bytes/state=gcra", "bytes/key")
+	each := rounded(rounded(script.median) + rounded(network.median)) // the reader adds what is printed
+	cores := each * 20_000 / 1e6
+	s := Sizing{number(network.median), number(each), number(cores), number(2_000_000 * 4 * bytes.median / 1e6), 1}
+	for float64(s.Shards) < 2*cores {
+		s.Shards++
 	}
+	return s
+}
+
+// Picture adds a chart of a series, in which a star stands for each of names, and returns the line
+// that shows it. If one of them was not measured, there is no chart.
+func (w *writer) Picture(file, alt, title, text, names string) string {
+	var bars []bar
+	for name := range strings.FieldsSeq(names) {
+		one, _ := parse(strings.ReplaceAll(text, "*", name))
+		s, ok := w.stat(one.name, one.unit)
+		if !ok {
+			w.lack(text)
+			return ""
+		}
+		bars = append(bars, bar{implName(name), s, others[name] == ""})
+	}
+	w.files[ChartDir+"/"+file] = chart(title, bars)
+	return fmt.Sprintf("![%s](%s/%s)", alt, path.Base(ChartDir), file)
 }
 
 // A bar is a row of a chart.

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -108,40 +107,64 @@ func TestRatio(t *testing.T) {
 	}
 }
 
-// TestWorse checks that README.md and the page say what is worse first.
-func TestWorse(t *testing.T) {
-	r := read(t, sample)
-	const worst, others, ratios = "| in memory, 1,000 keys: time | 550 ns | x/time/rate, 200 ns | 2.50 (2–3) |\n", "Weir is worse than a peer in 1.\n[Compared",
-		"| redis_rate, go-redis | 0.50 | – | 0.50 | – | 0.70 | – |\n"
-	files := makeFiles(t, r, read(t, ""))
-	readme, text := files[Readme], files[Page]
-	first, second := strings.Index(readme, worst), strings.Index(readme, others)
-	if first < 0 || second < first || !strings.HasPrefix(readme, "Before\n"+begin) || !strings.HasSuffix(readme, end+"After\n") || strings.Contains(readme, "old") {
-		t.Errorf("the part of README.md is\n%s", readme)
+// former has one comparison more than sample, and no allocations. With 1,000 keys, the
+// ratio is 1.5 in both rounds, so the intervals do not overlap.
+const former = `go: go1.25.0
+gomaxprocs: 2
+goos: linux
+goarch: amd64
+cpu: Some CPU
+BenchmarkMemory/impl=weir-bucket/keys=1-2 10 300.0 ns/op
+BenchmarkMemory/impl=xtimerate-syncmap/keys=1-2 10 200.0 ns/op
+BenchmarkMemory/impl=weir-bucket/keys=1000-2 10 300.0 ns/op
+BenchmarkMemory/impl=xtimerate-syncmap/keys=1000-2 10 200.0 ns/op
+BenchmarkMemory/impl=weir-bucket/keys=1000-2 10 450.0 ns/op
+BenchmarkMemory/impl=xtimerate-syncmap/keys=1000-2 10 300.0 ns/op
+server: Redis 7.0.15 as a process
+BenchmarkRedis/impl=weir-bucket/callers=1-2 10 100000 ns/op 40.00 received-B/op 100.0 sent-B/op
+BenchmarkRedis/impl=redis_rate/callers=1-2 10 200000 ns/op 60.00 received-B/op 140.3 sent-B/op
+`
+
+// TestPages checks what the pages say of the sample, and of an earlier run.
+func TestPages(t *testing.T) {
+	const worst, again = "| in memory, 1,000 keys: time | 550 ns | x/time/rate, 200 ns | 2.50 (2–3) |", "earlier run"
+	for name, tt := range map[string]struct {
+		now, earlier string
+		file         string
+		want         []string // in this order
+		lacks        string
+	}{
+		"the worst first":      {sample, "", Readme, []string{"Before\n" + begin, worst + "\n", "Weir is worse than a peer in 1.\n[Compared", end + "After\n"}, "old"},
+		"ratios":               {sample, "", Compare, []string{"| redis_rate, go-redis | 0.50 | – | 0.50 | – | 0.70 | – |\n"}, "ulule"},
+		"the page":             {sample, "", Page, []string{"provisional: the run had less than 10 rounds", "worse than a peer in 1 of 4 comparisons", worst + "\n", "This run did not measure Algorithms, Around, "}, "machine was busy"},
+		"one server":           {sample, "", Page, []string{"The same cores ran Redis 7.0.15 as a process.\n"}, again},
+		"two servers":          {sample + "postgres: PostgreSQL 18.6\n", "", Page, []string{"The same cores ran Redis 7.0.15 as a process,\nand PostgreSQL 18.6.\n"}, again},
+		"a busy machine":       {"load: 5.0\n" + sample, "", Page, []string{"a load average of 5.0"}, again},
+		"an earlier run":       {sample, former, Page, []string{"| ratio | earlier run |\n", worst + " 1.50 |\n", "Unlike this run, an earlier run of 2 rounds had Go 1.25.0.\nTwo runs can differ", "The intervals of both overlap in 2 of 3 comparisons, and the ratios differ by at most 67 %\n(in memory, 1,000 keys: time, x/time/rate).\n"}, "%!"},
+		"the same machine":     {sample, sample, Page, []string{"An earlier run of 2 rounds had the same kind of machine, Go and servers."}, "Unlike"},
+		"another machine":      {sample, "cpu: B\nload: 5.0\nserver: \n" + strings.Replace(strings.Replace(sample, "cpu: Some CPU\n", "", 1), "server: Redis 7.0.15 as a process\n", "", 1), Page, []string{"had 2 cores of B (linux/amd64), no server, a load average of 5.0."}, "same kind"},
+		"nothing to compare":   {sample, "gomaxprocs: 2\nBenchmarkMemory/impl=weir-bucket/keys=1-2 10 300.0 ns/op\nBenchmarkMemory/impl=throttled/keys=1-2 10 300.0 ns/op\n", Page, []string{worst}, again},
+		"a ratio shown as one": {"Memory/impl=weir-bucket/keys=1 ns/op 1001\nMemory/impl=throttled/keys=1 ns/op 1000\n", "", Page, []string{"worse than a peer in 0 of 1 comparisons"}, "| One decision | weir |"},
+	} {
+		text := makeFiles(t, read(t, tt.now), read(t, tt.earlier))[tt.file]
+		rest := text
+		for _, want := range tt.want {
+			_, after, ok := strings.Cut(rest, want)
+			if !ok {
+				t.Errorf("%s: no %q in\n%s", name, want, text)
+			}
+			rest = after
+		}
+		if strings.Contains(text, tt.lacks) {
+			t.Errorf("%s: %q is in\n%s", name, tt.lacks, text)
+		}
 	}
-	if !strings.Contains(files[Compare], ratios) {
-		t.Errorf("the part of compare.md is\n%s", files[Compare])
-	}
-	if !strings.Contains(text, worst) || strings.Contains(text, "over go-redis: ") || !strings.Contains(text, "worse than a peer in 1 of 4 comparisons") {
-		t.Errorf("the page is\n%s", text)
-	}
-	if !strings.Contains(text, "This run did not measure") {
-		t.Error("the page does not say what was not measured")
-	}
-	if !strings.Contains(text, "provisional: the run had less than 10 rounds") || strings.Contains(text, "busy") {
-		t.Error("the page does not say that two rounds are too few, or says that the machine was busy")
-	}
-	if busy := makeFiles(t, read(t, "load: 5.0\n"+sample), read(t, ""))[Page]; !strings.Contains(busy, "a load average of 5.0") {
-		t.Error("the page does not say that the machine was busy")
-	}
-	if _, err := Make(r, read(t, ""), "no marks", begin+end); err == nil {
-		t.Error("a README.md without marks is no error")
-	}
-	if _, err := Make(r, read(t, ""), begin+end, "no marks"); err == nil {
-		t.Error("a compare.md without marks is no error")
-	}
-	if _, err := Make(read(t, "goos: linux\n"), r, begin+end, begin+end); err == nil {
-		t.Error("no results are no error")
+	for _, tt := range []struct{ results, readme, compare string }{
+		{sample, "no marks", begin + end}, {sample, begin + end, "no marks"}, {"goos: linux\n", begin + end, begin + end},
+	} {
+		if _, err := Make(read(t, tt.results), read(t, ""), tt.readme, tt.compare); err == nil {
+			t.Errorf("%+v is no error", tt)
+		}
 	}
 }
 
@@ -169,61 +192,20 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestLarge checks whose results of the command large a run keeps, and that the page tells
-// whether the machine was busy then.
-func TestLarge(t *testing.T) {
-	const busy = "load: 1.6\n"
-	large := func(config, ns string) string {
-		return config + "gomaxprocs: 2\ncpu: Other CPU\nBenchmarkLarge/impl=weir-gcra/keys=1000000-2 1 " + ns + " ns/op\n"
+// TestMerge checks that the results of the command large are kept apart, with the load of its
+// machine.
+func TestMerge(t *testing.T) {
+	large := read(t, "large-load: 1.6\ncpu: Other CPU\nMemory/impl=weir-gcra/keys=1 ns/op 3\nLarge/impl=weir-gcra/keys=1000000 ns/op 5\n")
+	r := Merge(read(t, sample), large)
+	text := makeFiles(t, r, read(t, ""))
+	if page := text[Page]; !strings.Contains(page, "load average of 1.6") || strings.Contains(page, "Other CPU") {
+		t.Errorf("the page is\n%s", page)
 	}
-	value := func(r *Results) []float64 { return r.series[series{"Large/impl=weir-gcra/keys=1000000", "ns/op"}] }
-	for _, config := range []string{"", busy} {
-		r := read(t, sample)
-		r.SetLarge(read(t, large(config, "5")))
-		text := makeFiles(t, r, read(t, ""))[Page]
-		if got := value(r); !slices.Equal(got, []float64{5}) || strings.Contains(text, "Other CPU") || strings.Contains(text, "load average of 1.6") != (config == busy) {
-			t.Errorf("%q: the results of large are %v, and the page is\n%s", config, got, text)
-		}
-		kept := read(t, busy+sample)
-		kept.KeepLarge(r)
-		if got, want := len(value(kept)), map[string]int{"": 1, busy: 0}[config]; got != want {
-			t.Errorf("%q: %d results of large are kept, want %d", config, got, want)
-		}
-		r.SetLarge(read(t, large("", "7")))
-		text = makeFiles(t, r, read(t, ""))[Page]
-		if got := value(r); !slices.Equal(got, []float64{7}) || strings.Contains(text, "load average") {
-			t.Errorf("%q: after another run, the results of large are %v, and the page is\n%s", config, got, text)
-		}
+	if now := text[Now]; !strings.Contains(now, "\nLarge/impl=weir-gcra/keys=1000000 ns/op 5\n") || strings.Contains(now, "keys=1 ") {
+		t.Errorf("the results are\n%s", now)
 	}
-}
-
-// TestServers checks what the page says about the servers.
-func TestServers(t *testing.T) {
-	const redis, postgres = "server: Redis 7.0.15 as a process\n", "postgres: PostgreSQL 18.6 as a process\n"
-	for _, tt := range []struct{ config, want string }{
-		{"", "The same cores ran no server.\n"},
-		{postgres, "The same cores ran PostgreSQL 18.6 as a process.\n"},
-		{redis + postgres, "The same cores ran Redis 7.0.15 as a process,\nand PostgreSQL 18.6 as a process.\n"},
-	} {
-		if got := read(t, tt.config).machine(); !strings.Contains(got, tt.want) {
-			t.Errorf("%q: got\n%s\nwant %q", tt.config, got, tt.want)
-		}
-	}
-}
-
-// TestWorseAsShown checks that a ratio which tables show as 1.00 is not worse.
-func TestWorseAsShown(t *testing.T) {
-	for _, tt := range []struct {
-		ratio stat
-		want  bool
-	}{
-		{stat{1.2, 1.01, 1.3}, true},
-		{stat{1.001, 1.001, 1.001}, false},
-		{stat{1.2, 0.99, 1.3}, false},
-	} {
-		if got := tt.ratio.worse(); got != tt.want {
-			t.Errorf("%s: worse is %v, want %v", tt.ratio, got, tt.want)
-		}
+	if r = Merge(r, read(t, "Large/impl=weir-gcra/keys=1000000 ns/op 7\n")); strings.Contains(r.Text(), "load") || !strings.Contains(r.Text(), " ns/op 7\n") {
+		t.Errorf("after another run, the results are\n%s", r.Text())
 	}
 }
 

@@ -24,11 +24,14 @@ type Results struct {
 // unit of its results.
 type series struct{ name, unit string }
 
+// cpu is the unit of the CPU time of a server.
+const cpu = "server-cpu-µs/op"
+
 // The names of what the command large measures, and the setting that says that the machine
 // was busy then.
 const (
 	largeNames = "Large/"
-	largeLoad  = "large-load"
+	LargeLoad  = "large-load"
 )
 
 // Read reads results, as Go's benchmarks print them or as [Results.Text] returns them. A
@@ -105,30 +108,21 @@ func (r *Results) Text() string {
 	return text.String() + strings.Join(lines, "")
 }
 
-// SetLarge replaces the results of the command large by those of its new run.
-func (r *Results) SetLarge(run *Results) {
-	maps.DeleteFunc(r.series, func(s series, _ []float64) bool { return strings.HasPrefix(s.name, largeNames) })
-	r.addLarge(run)
-	delete(r.config, largeLoad)
-	if load := run.config["load"]; load != "" {
-		r.config[largeLoad] = load
+// Merge returns what the command large measured, from large, and all other results, from rest.
+func Merge(rest, large *Results) *Results {
+	r := &Results{maps.Clone(rest.config), map[series][]float64{}, map[series]bool{}}
+	delete(r.config, LargeLoad)
+	if load := large.config[LargeLoad]; load != "" {
+		r.config[LargeLoad] = load
 	}
-}
-
-// KeepLarge takes over the results of the command large from those of an earlier run, unless
-// the machine was busy then.
-func (r *Results) KeepLarge(earlier *Results) {
-	if earlier.config[largeLoad] == "" {
-		r.addLarge(earlier)
-	}
-}
-
-func (r *Results) addLarge(from *Results) {
-	for s, values := range from.series {
-		if strings.HasPrefix(s.name, largeNames) {
-			r.series[s] = values
+	for from, want := range map[*Results]bool{rest: false, large: true} {
+		for s, values := range from.series {
+			if strings.HasPrefix(s.name, largeNames) == want {
+				r.series[s] = values
+			}
 		}
 	}
+	return r
 }
 
 // A stat is a median, and the bounds of its 95 % confidence interval.
@@ -242,5 +236,5 @@ func (s stat) String() string {
 	return fmt.Sprintf("%s (%s–%s)", number(s.median), number(s.low), number(s.high))
 }
 
-// times returns s in a larger unit, or the rate of what takes s.
-func (s stat) times(f float64) stat { return stat{s.median * f, s.low * f, s.high * f} }
+// Times returns s times f.
+func (s stat) Times(f float64) stat { return stat{s.median * f, s.low * f, s.high * f} }

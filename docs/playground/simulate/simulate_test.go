@@ -19,7 +19,7 @@ import (
 )
 
 // TestAnswers compares simulated answers with answers that follow from the definitions of
-// the algorithms.
+// the algorithms, for requests that wait, that hold a lease, and that two rules decide.
 func TestAnswers(t *testing.T) {
 	const s = int64(time.Second / time.Microsecond)
 	burst := Choice{"bursts", map[string]int64{"size": 4, "every": 30}} // from 1 s and from 31 s on
@@ -29,20 +29,6 @@ func TestAnswers(t *testing.T) {
 		rules   []Choice
 		want    []Decision
 	}{
-		"gcra": {
-			burst,
-			[]Choice{{"gcra", map[string]int64{"tokens": 1, "period": 10, "burst": 3}}},
-			[]d{
-				{At: 1 * s, Allowed: true, Remaining: 2},
-				{At: 1*s + s/8, Allowed: true, Remaining: 1},
-				{At: 1*s + s/4, Allowed: true, Remaining: 0},
-				{At: 1*s + 3*s/8, RetryAfter: 10*s - 3*s/8},
-				{At: 31 * s, Allowed: true, Remaining: 2}, // full again at 31 s exactly
-				{At: 31*s + s/8, Allowed: true, Remaining: 1},
-				{At: 31*s + s/4, Allowed: true, Remaining: 0},
-				{At: 31*s + 3*s/8, RetryAfter: 10*s - 3*s/8},
-			},
-		},
 		"leaky bucket": {
 			burst,
 			[]Choice{{"leaky-bucket", map[string]int64{"tokens": 1, "period": 1, "queue": 2, "wait": 30}}},
@@ -55,20 +41,6 @@ func TestAnswers(t *testing.T) {
 				{At: 31*s + s/8, Allowed: true, Delay: 7 * s / 8},
 				{At: 31*s + s/4, Allowed: true, Delay: 7 * s / 4},
 				{At: 31*s + 3*s/8, RetryAfter: 5 * s / 8},
-			},
-		},
-		"calendar": { // the day ends at 30 s
-			burst,
-			[]Choice{{"calendar", map[string]int64{"limit": 3}}},
-			[]d{
-				{At: 1 * s, Allowed: true, Remaining: 2},
-				{At: 1*s + s/8, Allowed: true, Remaining: 1},
-				{At: 1*s + s/4, Allowed: true, Remaining: 0},
-				{At: 1*s + 3*s/8, RetryAfter: 29*s - 3*s/8},
-				{At: 31 * s, Allowed: true, Remaining: 2},
-				{At: 31*s + s/8, Allowed: true, Remaining: 1},
-				{At: 31*s + s/4, Allowed: true, Remaining: 0},
-				{At: 31*s + 3*s/8, RetryAfter: 86400*s - s - 3*s/8},
 			},
 		},
 		"concurrency": { // a lease is released after 1 s, and 31 s are far away

@@ -4,9 +4,8 @@
 //	cd store/postgres
 //	go run ./examples/quickstart -postgres postgres://postgres@localhost/postgres
 //
-// It is the second limiter of github.com/weir-go/weir/examples/quickstart, which needs no
-// PostgreSQL. It is in the module of the store, so only programs that use the store
-// download pgx.
+// Package github.com/weir-go/weir/examples/quickstart is one without PostgreSQL. This one is in
+// the module of the store, so only programs that use the store download pgx.
 package main
 
 import (

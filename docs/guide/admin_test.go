@@ -1,4 +1,5 @@
-package integration
+// Package guide tests the page for operators, which admin.md shows.
+package guide
 
 import (
 	"net/http"
@@ -12,7 +13,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/internal/chromium"
+	"github.com/weir-go/weir/docs/internal/browser"
 	"github.com/weir-go/weir/observe"
 	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store/memory"
@@ -77,85 +78,46 @@ func adminServer(t *testing.T) (url string, api *weir.Limiter) {
 	return srv.URL + "/operate/limits", api
 }
 
-// The expressions of these tests, which a browser computes.
-const (
-	// The elements whose text has too little contrast, with the ratio of WCAG 2.
-	lowContrast = `(() => {
-	const rgba = s => { const v = s.match(/[\d.]+/g).map(Number); return v.length < 4 ? [...v, 1] : v };
-	const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b };
-	const ground = e => { for (; e; e = e.parentElement) { const c = rgba(getComputedStyle(e).backgroundColor); if (c[3] === 1) return c } return [255, 255, 255, 1] };
-	const found = [];
-	for (const e of document.querySelectorAll('body *')) {
-		if (![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) && !e.matches('input, select')) continue;
-		const [a, b] = [light(rgba(getComputedStyle(e).color)), light(ground(e))];
-		const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
-		if (ratio < 4.5) found.push(ratio.toFixed(2) + ' ' + e.outerHTML.slice(0, 80));
-	}
-	return found;
-})()`
-
-	// The elements that reach out of the window.
-	tooWide = `[document.documentElement, ...document.querySelectorAll('body *')]
-	.filter(e => e === document.documentElement && e.scrollWidth > innerWidth || e.getBoundingClientRect().right > innerWidth + .5).map(e => e.outerHTML.slice(0, 80))`
-
-	// The cells with more lines than words, so that a word breaks.
-	broken = `[...document.querySelectorAll('td')].filter(e => { const r = document.createRange(); r.selectNodeContents(e); return !e.querySelector('bdi') && r.getClientRects().length > e.textContent.split(' ').length })
+// broken is an expression for the cells with more lines than words, in which a word breaks.
+const broken = `[...document.querySelectorAll('td')].filter(e => { const r = document.createRange(); r.selectNodeContents(e); return !e.querySelector('bdi') && r.getClientRects().length > e.textContent.split(' ').length })
 	.map(e => e.outerHTML.slice(0, 80))`
-
-	// The fields without a label, and the tables without a caption or headers.
-	nameless = `[...[...document.querySelectorAll('input:not([type=hidden]), select')].filter(e => e.labels.length !== 1 || !e.labels[0].textContent.trim()),
-	...[...document.querySelectorAll('table')].filter(e => !e.caption || !e.tHead || [...e.tHead.querySelectorAll('*')].some(h => h.tagName === 'TH' && h.scope !== 'col'))].map(e => e.outerHTML.slice(0, 80))`
-
-	// The element with the focus: its text, or its name if it is a field, and whether it
-	// shows that it has the focus.
-	focused = `(() => {
-	const e = document.activeElement, style = getComputedStyle(e);
-	return { name: e.labels && e.labels.length ? e.labels[0].textContent : e.textContent, seen: style.outlineStyle === 'solid' && parseFloat(style.outlineWidth) >= 2 };
-})()`
-
-	ground = `getComputedStyle(document.body).backgroundColor`
-)
 
 // TestAdmin opens the page for operators in a browser.
 func TestAdmin(t *testing.T) {
 	t.Parallel()
-	browser := chromium.Start(t)
-	t.Run("looks", func(t *testing.T) { adminLooks(t, browser) })
-	t.Run("keyboard", func(t *testing.T) { adminKeyboard(t, browser) })
+	b := browser.Start(t)
+	t.Run("looks", func(t *testing.T) { adminLooks(t, b) })
+	t.Run("keyboard", func(t *testing.T) { adminKeyboard(t, b) })
 }
 
 // The page fits a telephone and a large screen, light and dark, and can be read in each.
 // With WEIR_SCREENSHOTS, its pictures are written to that directory.
-func adminLooks(t *testing.T, browser *chromium.Browser) {
+func adminLooks(t *testing.T, b browser.Browser) {
 	url, _ := adminServer(t)
 	grounds := map[string]bool{}
 	shots := os.Getenv("WEIR_SCREENSHOTS")
-	views := map[string]chromium.View{
+	views := map[string]browser.View{
 		"narrow": {Width: 360, Height: 800}, "narrow-dark": {Width: 360, Height: 800, Dark: true},
 		"wide": {Width: 1440, Height: 900}, "wide-dark": {Width: 1440, Height: 900, Dark: true},
 	}
 	if shots != "" {
-		views["guide"] = chromium.View{Width: 1000, Height: 600}
+		views["guide"] = browser.View{Width: 1000, Height: 600}
 	}
 	for name, view := range views {
-		tab := browser.Tab(t, view)
+		tab := b.Tab(t, view)
 		for page, query := range map[string]string{
 			"overview": "", "paused": "?limiter=api&key=globex&key=eve&rule=pause&pause=x", "limiter": "?limiter=log-in", "denied": "?limiter=api&key=acme&key=ann", "allowed": "?limiter=api&key=acme&key=bob",
 			"hostile": "?limiter=api&key=%3Cscript%3Edocument.title='broken'%3C/script%3E&key=" + strings.Repeat("y", 300), "error": "?limiter=api&key=acme&key=",
 		} {
 			tab.Open(t, url+query)
-			for what, expression := range map[string]string{"too wide": tooWide, "broken": broken, "low contrast": lowContrast, "nameless": nameless} {
-				var found []string
-				if tab.Eval(t, expression, &found); len(found) > 0 {
-					t.Errorf("%s, %s: %s: %s", name, page, what, strings.Join(found, "\n"))
-				}
+			if found := browser.Eval[[]string](t, tab, broken); len(found) > 0 {
+				t.Errorf("%s, %s: words break: %s", name, page, strings.Join(found, "\n"))
 			}
-			var title, color string
-			if tab.Eval(t, "document.title", &title); title == "broken" {
+			if browser.Eval[string](t, tab, "document.title") == "broken" {
 				t.Errorf("%s, %s: a script of a key ran", name, page)
 			}
-			if tab.Eval(t, ground, &color); view.Width > 1000 {
-				grounds[color] = true
+			if ground := tab.Check(t, name+", "+page); view.Width > 1000 {
+				grounds[ground] = true
 			}
 			if shots != "" {
 				if err := os.WriteFile(filepath.Join(shots, page+"-"+name+".png"), tab.Screenshot(t), 0o644); err != nil {
@@ -175,21 +137,18 @@ func adminLooks(t *testing.T, browser *chromium.Browser) {
 }
 
 // The keyboard alone finds a key and resets a rule, without JavaScript.
-func adminKeyboard(t *testing.T, browser *chromium.Browser) {
+func adminKeyboard(t *testing.T, b browser.Browser) {
 	url, api := adminServer(t)
-	tab := browser.Tab(t, chromium.View{Width: 360, Height: 800})
+	tab := b.Tab(t, browser.View{Width: 360, Height: 800})
 	tab.Open(t, url)
 	next := func() string {
 		t.Helper()
-		tab.Press(t, "Tab")
-		var e struct {
-			Name string
-			Seen bool
+		tab.Press(t, browser.Tabulator)
+		e := tab.Focus(t)
+		if !e.Seen {
+			t.Errorf("%+v does not show that it has the focus", e)
 		}
-		if tab.Eval(t, focused, &e); !e.Seen {
-			t.Errorf("%q does not show that it has the focus", e.Name)
-		}
-		return strings.TrimSpace(e.Name)
+		return e.Text
 	}
 	to := func(name string) {
 		t.Helper()
@@ -215,20 +174,17 @@ func adminKeyboard(t *testing.T, browser *chromium.Browser) {
 	tab.Type(t, "acme")
 	to("user")
 	tab.Type(t, "ann")
-	tab.Press(t, "Enter")
-	tab.Loaded(t)
-	var text string
-	if tab.Eval(t, "document.querySelector('main').innerText", &text); !strings.Contains(text, "Denied by rule burst.") {
+	tab.Enter(t)
+	main := func() string { return browser.Eval[string](t, tab, "document.querySelector('main').innerText") }
+	if text := main(); !strings.Contains(text, "Denied by rule burst.") {
 		t.Errorf("the page of the key has the text %s", text)
 	}
 	to("Reset burst")
-	tab.Press(t, "Enter")
-	tab.Loaded(t)
-	var href string
-	if tab.Eval(t, "location.href", &href); !strings.HasPrefix(href, url+"?") {
+	tab.Enter(t)
+	if href := browser.Eval[string](t, tab, "location.href"); !strings.HasPrefix(href, url+"?") {
 		t.Errorf("the reset leads to %s", href)
 	}
-	if tab.Eval(t, "document.querySelector('main').innerText", &text); !strings.Contains(text, "You have reset the rule burst.") || !strings.Contains(text, "Allowed.") {
+	if text := main(); !strings.Contains(text, "You have reset the rule burst.") || !strings.Contains(text, "Allowed.") {
 		t.Errorf("the page after the reset has the text %s", text)
 	}
 	burst, err := api.Only("burst")
@@ -244,12 +200,11 @@ func adminKeyboard(t *testing.T, browser *chromium.Browser) {
 	tab.Type(t, "2001:db8::/64")
 	to("token")
 	tab.Type(t, "hunter2")
-	tab.Press(t, "Enter")
-	tab.Loaded(t)
-	if tab.Eval(t, "document.querySelector('main').innerText", &text); !strings.Contains(text, "Denied by rule attempts.") || strings.Contains(text, "hunter2") {
+	tab.Enter(t)
+	if text := main(); !strings.Contains(text, "Denied by rule attempts.") || strings.Contains(text, "hunter2") {
 		t.Errorf("the page of the secret key has the text %s", text)
 	}
-	if tab.Eval(t, "location.href", &href); strings.Contains(href, "hunter2") {
+	if href := browser.Eval[string](t, tab, "location.href"); strings.Contains(href, "hunter2") {
 		t.Errorf("the secret is in %s", href)
 	}
 	if problems := tab.Problems(); len(problems) > 0 {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -13,15 +12,20 @@ second  0         10        20        30        40
         |----+----|----+----|----+----|----+----|----+----
 ann     AAACCCCRRRAAARCRCRRRAAARCRCRRRAAARCRCRRRAAARCRCRRR
 bob         A A R R R A A R R R A A R R R A A R R R A A R
-
-In the last 10s: the resource 5, ann 3, bob 2.
 `
 
-// TestVirtual compares the timeline with the published one. From second 10 on, the row of ann
+// TestRun compares the timeline with the published one. From second 10 on, the row of ann
 // repeats AAARCRCRRR. From second 4 on, the row of bob repeats AARRR.
-func TestVirtual(t *testing.T) {
+func TestRun(t *testing.T) {
 	var out strings.Builder
-	if err := run(context.Background(), &out, memory.New(nil), false); err != nil {
+	st := memory.New(nil)
+	if err := oneRule(t.Context(), &out, st); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); strings.Count(got, "allowed") != 5 || !strings.Contains(got, "ann   denied   0 of 3     500ms") {
+		t.Errorf("got:\n%s", got)
+	}
+	if err := twoRules(t.Context(), &out, st, false); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasSuffix(out.String(), want) {
