@@ -13,7 +13,7 @@ import (
 // is the index of the call. If err is not nil, b cannot decide the request, and there is
 // no call.
 type storeCall struct {
-	b       *bound
+	b       *ruleSet
 	request int
 	query   query
 	eval    int
@@ -28,7 +28,7 @@ type batch struct {
 
 // add adds the request r, with that index, of b and its shadow rules. each is the length
 // of the caller's slice.
-func (a *batch) add(b *bound, request int, r *Request, each int) error {
+func (a *batch) add(b *ruleSet, request int, r *Request, each int) error {
 	if err := a.ask(b, request, r, each); err != nil {
 		return err
 	}
@@ -66,12 +66,12 @@ func (a *batch) add(b *bound, request int, r *Request, each int) error {
 	return nil
 }
 
-func (a *batch) ask(b *bound, request int, r *Request, each int) error {
+func (a *batch) ask(b *ruleSet, request int, r *Request, each int) error {
 	one := storeCall{b: b, request: request, eval: len(a.evals)}
 	if err := b.check(&one.query, r, each); err != nil {
 		return err
 	}
-	var s scratch
+	var s buffers
 	b.pack(&s, &one.query, r, false)
 	a.list = append(a.list, one)
 	a.evals = append(a.evals, store.Eval{Script: one.query.Program.Script(one.query.Verb), Keys: s.keys, Args: s.args})
@@ -87,8 +87,8 @@ func (a *batch) peeks() bool {
 
 // answer sets the answers of the requests to live. What a shadow rule answers follows the
 // answer of live.
-func (a *batch) answer(live *bound, each []Result, answers []Answer) {
-	var s scratch
+func (a *batch) answer(live *ruleSet, each []Result, answers []Answer) {
+	var s buffers
 	for i := range a.list {
 		one := &a.list[i]
 		to := &answers[one.request]
@@ -106,7 +106,7 @@ func (a *batch) answer(live *bound, each []Result, answers []Answer) {
 }
 
 // evalMany runs evals. If the store is a Batcher, it runs them in one batch.
-func (b *bound) evalMany(ctx context.Context, evals []store.Eval) {
+func (b *ruleSet) evalMany(ctx context.Context, evals []store.Eval) {
 	if batcher, ok := b.store.(store.Batcher); ok && len(evals) > 0 {
 		batcher.EvalBatch(ctx, evals)
 		return
@@ -119,7 +119,7 @@ func (b *bound) evalMany(ctx context.Context, evals []store.Eval) {
 
 // peekMany reads all keys of evals with one MGet, and runs the Go forms of evals over the
 // values. The scripts only read, and their keys hold strings.
-func (b *bound) peekMany(ctx context.Context, evals []store.Eval) {
+func (b *ruleSet) peekMany(ctx context.Context, evals []store.Eval) {
 	if len(evals) == 0 {
 		return
 	}
@@ -139,7 +139,7 @@ func (b *bound) peekMany(ctx context.Context, evals []store.Eval) {
 }
 
 // load reads keys. It reads the store's clock too, unless the limiter has a Clock.
-func (b *bound) load(ctx context.Context, keys []string) (held []store.Content, now int64, err error) {
+func (b *ruleSet) load(ctx context.Context, keys []string) (held []store.Content, now int64, err error) {
 	if b.clock == nil {
 		t, err := b.store.Time(ctx)
 		if err != nil {
@@ -168,7 +168,7 @@ func (b *bound) load(ctx context.Context, keys []string) (held []store.Content, 
 }
 
 // DecideMany implements [ManyDecider], inside all wrappers.
-func (b *bound) DecideMany(ctx context.Context, requests []Request, answers []Answer) {
+func (b *ruleSet) DecideMany(ctx context.Context, requests []Request, answers []Answer) {
 	a := batch{make([]storeCall, 0, len(requests)), make([]store.Eval, 0, len(requests))}
 	for i := range requests {
 		answers[i].Err = a.add(b, i, &requests[i], 0)

@@ -15,8 +15,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A ground is what a limiter has in common with the limiters that With and Only return.
-type ground struct {
+// A base is what a limiter has in common with the limiters that With and Only return.
+type base struct {
 	store  store.Store
 	clock  func() time.Time
 	borrow bool          // the store keeps no key beyond a call
@@ -27,9 +27,9 @@ type ground struct {
 	settles bool // Options.Settles
 }
 
-// newGround returns the ground of limiters over st.
-func newGround(st store.Store, clock func() time.Time, space *keySpace) *ground {
-	g := &ground{store: st, clock: clock, space: space}
+// newBase returns the base of limiters over st.
+func newBase(st store.Store, clock func() time.Time, space *keySpace) *base {
+	g := &base{store: st, clock: clock, space: space}
 	g.memory, _ = st.(*memory.Store)
 	if b, ok := st.(store.Borrower); ok {
 		g.borrow = b.BorrowsStrings(st)
@@ -51,7 +51,7 @@ func checkStore(st store.Store) error {
 }
 
 // now reads Options.Clock, which is not nil.
-func (g *ground) now() (int64, error) {
+func (g *base) now() (int64, error) {
 	t := g.clock()
 	now := t.UnixMicro()
 	if now < 1 || now >= 1<<52 {
@@ -97,10 +97,10 @@ func newRules(space *keySpace, rules []Rule) ([]rule, error) {
 	return list, space.addRules(list, by)
 }
 
-// A bound is a list of rules with their scripts, constants and keys, which are prepared
+// A ruleSet is a list of rules with their scripts, constants and keys, which are prepared
 // once. It is the Decider inside all wrappers.
-type bound struct {
-	*ground
+type ruleSet struct {
+	*base
 	rules  []rule
 	only   bool     // made by Limiter.Only
 	limits [32]byte // a digest of the rules' limits
@@ -116,18 +116,18 @@ type bound struct {
 	renews time.Duration // the same, of the shadow rules too
 	can    capabilities
 
-	shadows []*bound // one for each shadow rule
+	shadows []*ruleSet // one for each shadow rule
 }
 
-// A group is a set of rules of a bound that one script decides.
+// A group is a set of rules of a ruleSet that one script decides.
 type group struct {
 	program *compose.Program
 	rules   []*rule // in the order of the limiter
 }
 
 // bind prepares the scripts, constants and keys of rules.
-func bind(g *ground, rules []rule, only bool) (*bound, error) {
-	b := &bound{ground: g, rules: rules, only: only, lease: Never}
+func bind(g *base, rules []rule, only bool) (*ruleSet, error) {
+	b := &ruleSet{base: g, rules: rules, only: only, lease: Never}
 	var err error
 	if b.all, err = b.newGroup(func(*rule) bool { return true }); err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func bind(g *ground, rules []rule, only bool) (*bound, error) {
 
 // checkSettles returns an error if Options.Settles is true, and the rules cannot be
 // settled.
-func (b *bound) checkSettles() error {
+func (b *ruleSet) checkSettles() error {
 	if !b.settles || b.only {
 		return nil
 	}
@@ -187,7 +187,7 @@ func (b *bound) checkSettles() error {
 
 // newGroup returns the group with the rules for which has returns true. It returns nil if
 // there are none.
-func (b *bound) newGroup(has func(r *rule) bool) (*group, error) {
+func (b *ruleSet) newGroup(has func(r *rule) bool) (*group, error) {
 	var g group
 	var rules []compose.Rule
 	life := time.Duration(0)
@@ -254,7 +254,7 @@ const (
 )
 
 // chooseWay returns how b decides if it has no shadow rules.
-func (b *bound) chooseWay() way {
+func (b *ruleSet) chooseWay() way {
 	switch {
 	case b.can.any(counts):
 		return withUnits
@@ -267,7 +267,7 @@ func (b *bound) chooseWay() way {
 }
 
 // every returns the rules and the shadow rules.
-func (b *bound) every() []rule {
+func (b *ruleSet) every() []rule {
 	rules := slices.Clone(b.rules)
 	for _, shadow := range b.shadows {
 		rules = append(rules, shadow.rules...)
@@ -275,8 +275,8 @@ func (b *bound) every() []rule {
 	return rules
 }
 
-// of returns the bound that has rule n of every.
-func (b *bound) of(n int) *bound {
+// of returns the ruleSet that has rule n of every.
+func (b *ruleSet) of(n int) *ruleSet {
 	if n < len(b.rules) {
 		return b
 	}
@@ -284,7 +284,7 @@ func (b *bound) of(n int) *bound {
 }
 
 // find returns the index in every, which is b.every(), of the rule with that name, or -1.
-func (b *bound) find(every []rule, name string) int {
+func (b *ruleSet) find(every []rule, name string) int {
 	if name == "" && len(b.rules) == 1 {
 		return 0
 	}
@@ -292,7 +292,7 @@ func (b *bound) find(every []rule, name string) int {
 }
 
 // names lists the names of the rules.
-func (b *bound) names() string {
+func (b *ruleSet) names() string {
 	var names []string
 	for _, r := range b.every() {
 		names = append(names, r.name)

@@ -19,7 +19,7 @@ type query struct {
 }
 
 // check checks r, and sets q, which is zero. each is the length of the caller's slice.
-func (b *bound) check(q *query, r *Request, each int) error {
+func (b *ruleSet) check(q *query, r *Request, each int) error {
 	if each > 0 && each < len(b.rules) {
 		return fmt.Errorf("weir: each has %d elements: it must have one for each of the %d rules, or none", each, len(b.rules))
 	}
@@ -48,7 +48,7 @@ func (b *bound) check(q *query, r *Request, each int) error {
 func cutCost(cost int64) int64 { return min(max(cost, 1), contract.MaxTokens+1) }
 
 // checkOp checks what depends on the op of r, and on its options.
-func (b *bound) checkOp(q *query, r *Request) (err error) {
+func (b *ruleSet) checkOp(q *query, r *Request) (err error) {
 	q.Call.Cost = 1
 	switch r.Op {
 	case Consume, Peek, TakeUpTo, Force:
@@ -73,7 +73,7 @@ func (b *bound) checkOp(q *query, r *Request) (err error) {
 	case Resume:
 		q.Verb, q.group, q.Call.Text, err = script.Resume, b.pauses, r.ID, b.checkResume(r)
 	case Reset:
-		q.Verb, q.group, q.Call.Amounts = script.Reset, b.resets, nil // a scratch has those of an earlier request
+		q.Verb, q.group, q.Call.Amounts = script.Reset, b.resets, nil // buffers have those of an earlier request
 		if q.group == nil {
 			err = errNoReset
 		}
@@ -87,7 +87,7 @@ func (b *bound) checkOp(q *query, r *Request) (err error) {
 }
 
 // checkDecision checks a request that consumes or peeks.
-func (b *bound) checkDecision(q *query, r *Request) error {
+func (b *ruleSet) checkDecision(q *query, r *Request) error {
 	leases, bills := b.leases != nil, b.all.program.Bills()
 	noDebt, noWait, noRefund, noPart := b.can.without(debts), b.can.without(reserves), b.can.without(refunds), b.can.without(divides)
 	switch {
@@ -155,7 +155,7 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 // capCost returns the cost of a request. It is an error if the cost is above the MaxCost
 // of a rule. For TakeUpTo, the cost is instead cut to the lowest MaxCost. For Force and
 // Settle, the capacity plus the largest debt is another bound.
-func (b *bound) capCost(op Op, cost int64) (_ int64, err error) {
+func (b *ruleSet) capCost(op Op, cost int64) (_ int64, err error) {
 	debt := b.all.program.MaxDebt()
 	for i := range b.rules {
 		if r := &b.rules[i]; r.costBy != CostOwn && r.costBy != CostUnit {
@@ -167,7 +167,7 @@ func (b *bound) capCost(op Op, cost int64) (_ int64, err error) {
 	return cost, nil
 }
 
-// capCost is bound.capCost for one rule, with the largest debt.
+// capCost is ruleSet.capCost for one rule, with the largest debt.
 func (r *rule) capCost(op Op, cost, debt int64) (int64, error) {
 	most, forces := r.limit.MaxCost, op == Force || op == Settle
 	if forces && (most == 0 || most > r.limit.Capacity+debt) {
@@ -184,7 +184,7 @@ func (r *rule) capCost(op Op, cost, debt int64) (int64, error) {
 }
 
 // checkRefund checks a Refund or a Settle.
-func (b *bound) checkRefund(r *Request) error {
+func (b *ruleSet) checkRefund(r *Request) error {
 	noRefund := b.can.without(refunds)
 	switch {
 	case b.leases != nil && !b.all.program.Bills():
@@ -202,7 +202,7 @@ func (b *bound) checkRefund(r *Request) error {
 }
 
 // checkSettle checks a Settle, sets the amounts of q, and returns the actual cost.
-func (b *bound) checkSettle(q *query, r *Request) (int64, error) {
+func (b *ruleSet) checkSettle(q *query, r *Request) (int64, error) {
 	actual, ok := r.Actual.Cost()
 	if err := b.canSettle(r); err != nil {
 		return 0, err
@@ -232,7 +232,7 @@ func (b *bound) checkSettle(q *query, r *Request) (int64, error) {
 
 // checkFinish checks a Finish, and sets the verb of q and what it calls for. Cost and Costs
 // do not count.
-func (b *bound) checkFinish(q *query, r *Request) (err error) {
+func (b *ruleSet) checkFinish(q *query, r *Request) (err error) {
 	refunds, none := r.Actual == ActualRefund(), r.Actual == Actual{}
 	q.Verb = script.Finish
 	switch {
@@ -257,7 +257,7 @@ func (b *bound) checkFinish(q *query, r *Request) (err error) {
 }
 
 // canSettle checks whether the rules can be settled.
-func (b *bound) canSettle(r *Request) error {
+func (b *ruleSet) canSettle(r *Request) error {
 	if err := b.checkRefund(r); err != nil {
 		return err
 	}
@@ -271,14 +271,14 @@ func (b *bound) canSettle(r *Request) error {
 }
 
 // settled reports whether a Settle r can change what a decision costs in a rule of b.
-func (b *bound) settled(r *Request) bool {
+func (b *ruleSet) settled(r *Request) bool {
 	if b.can.any(counts) {
 		return r.Actual.named()
 	}
 	return b.can.follows && r.Actual.given
 }
 
-func (b *bound) checkLease(r *Request) error {
+func (b *ruleSet) checkLease(r *Request) error {
 	switch {
 	case b.leases == nil:
 		return fail(ErrUnsupported, "%v: no rule holds leases: a rule must be an algorithm.Concurrency", r.Op)
@@ -316,7 +316,7 @@ func unsupported(what string, r *rule, why string) error {
 const settleTime = 10 * time.Minute
 
 // checkPause checks a Pause, and returns how long it lasts, in microseconds.
-func (b *bound) checkPause(r *Request) (int64, error) {
+func (b *ruleSet) checkPause(r *Request) (int64, error) {
 	if err := b.checkResume(r); err != nil {
 		return 0, err
 	}
@@ -331,7 +331,7 @@ func (b *bound) checkPause(r *Request) (int64, error) {
 }
 
 // checkResume checks what a Pause and a Resume have in common.
-func (b *bound) checkResume(r *Request) error {
+func (b *ruleSet) checkResume(r *Request) error {
 	switch {
 	case !b.can.any(pauses):
 		return fail(ErrUnsupported, "%v: no rule pauses keys: add a rule with the Algorithm algorithm.Pause{}", r.Op)

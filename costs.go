@@ -125,7 +125,7 @@ func (ks *keySpace) unitList() string {
 
 // setAmounts sets the amounts of the call of q to c, which is the given field of the
 // request. Those that c does not name are other.
-func (b *bound) setAmounts(q *query, field string, c *Costs, other int64) (named uint, err error) {
+func (b *ruleSet) setAmounts(q *query, field string, c *Costs, other int64) (named uint, err error) {
 	if q.Call.Amounts == nil && b.can.any(counts) {
 		q.Call.Amounts = new(compose.Amounts)
 	}
@@ -160,7 +160,7 @@ func (b *bound) setAmounts(q *query, field string, c *Costs, other int64) (named
 
 // checkCosts checks Request.Costs of a request that consumes or peeks, and sets the amounts
 // of q.
-func (b *bound) checkCosts(q *query, r *Request) error {
+func (b *ruleSet) checkCosts(q *query, r *Request) error {
 	named, err := b.setAmounts(q, "Request.Costs", &r.Costs, 0)
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (b *bound) checkCosts(q *query, r *Request) error {
 }
 
 // checkActual checks the amounts of Request.Actual of a Settle, and sets those of q.
-func (b *bound) checkActual(q *query, r *Request) error {
+func (b *ruleSet) checkActual(q *query, r *Request) error {
 	actual := r.Actual.Costs()
 	if _, err := b.setAmounts(q, "Request.Actual", &actual, script.Unnamed); err != nil {
 		return err

@@ -31,25 +31,25 @@ func (l *Limiter) decide(ctx context.Context, r *Request, each []Result, res *Re
 	case l == nil || l.outer == nil:
 		return errNoLimiter
 	case len(l.wrappers) == 0:
-		return l.bound.decide(ctx, r, each, res)
+		return l.ruleSet.decide(ctx, r, each, res)
 	}
 	*res, err = l.outer.Decide(ctx, *r, each)
 	return err
 }
 
 // Decide implements [Decider], inside all wrappers.
-func (b *bound) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
+func (b *ruleSet) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
 	err = b.decide(ctx, &r, each, &res)
 	return res, err
 }
 
 // decide checks the request, and makes the decision in the way of b.
-func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Result) error {
+func (b *ruleSet) decide(ctx context.Context, r *Request, each []Result, res *Result) error {
 	if b.way != inLine || !r.plain() || !b.space.fits(&r.Key) || ctx.Err() != nil {
 		return b.decideBy(ctx, b.way, r, each, res)
 	}
 	key := storekey.Key{Frame: &b.rules[0].key.frame}
-	var s *scratch
+	var s *buffers
 	if part := &b.space.shared; part.alone(&r.Key) {
 		key.Shared = r.Key.segments[part.one]
 	} else {
@@ -58,7 +58,7 @@ func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Resu
 	}
 	done := b.decideInLine(&key, cutCost(r.Cost), res)
 	if s != nil {
-		scratches.Put(s)
+		bufferPool.Put(s)
 	}
 	if !done {
 		return b.decideBy(ctx, byScript, r, each, res)
@@ -71,18 +71,18 @@ func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Resu
 
 // decideInLine decides on the record of key in the memory store: see
 // [compose.Program.DecideInLine].
-func (b *bound) decideInLine(key *storekey.Key, cost int64, res *Result) bool {
+func (b *ruleSet) decideInLine(key *storekey.Key, cost int64, res *Result) bool {
 	record, locked := b.memory.LockKey(key)
 	defer locked.Unlock() // even if an algorithm panics
 	if record == nil {
 		return false
 	}
 	now, err := b.memory.Now()
-	return err == nil && b.all.program.DecideInLine(now, record, cost, twin(res))
+	return err == nil && b.all.program.DecideInLine(now, record, cost, composed(res))
 }
 
 // decideBy is decide in every way except inLine: instead of it, it decides onSlots.
-func (b *bound) decideBy(ctx context.Context, way way, r *Request, each []Result, res *Result) error {
+func (b *ruleSet) decideBy(ctx context.Context, way way, r *Request, each []Result, res *Result) error {
 	if way >= withUnits {
 		if way == withShadows {
 			return b.decideBeside(ctx, r, each, res)
@@ -99,10 +99,10 @@ func (b *bound) decideBy(ctx context.Context, way way, r *Request, each []Result
 	return b.eval(ctx, &q, r, each, res)
 }
 
-// decideUnits is decideBy for rules that count units. Their amounts are in a scratch.
-func (b *bound) decideUnits(ctx context.Context, r *Request, each []Result, res *Result) error {
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
+// decideUnits is decideBy for rules that count units. Their amounts are in buffers.
+func (b *ruleSet) decideUnits(ctx context.Context, r *Request, each []Result, res *Result) error {
+	s := bufferPool.Get().(*buffers)
+	defer bufferPool.Put(s)
 	var q query
 	q.Call.Amounts = &s.amounts
 	if err := b.check(&q, r, len(each)); err != nil {
@@ -115,9 +115,9 @@ func (b *bound) decideUnits(ctx context.Context, r *Request, each []Result, res 
 }
 
 // eval makes the decision with the script of q.
-func (b *bound) eval(ctx context.Context, q *query, r *Request, each []Result, res *Result) error {
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
+func (b *ruleSet) eval(ctx context.Context, q *query, r *Request, each []Result, res *Result) error {
+	s := bufferPool.Get().(*buffers)
+	defer bufferPool.Put(s)
 	b.pack(s, q, r, b.borrow)
 	var err error
 	s.reply, err = b.store.Eval(ctx, q.Program.Script(q.Verb), s.keys, s.args, s.reply[:0])
@@ -130,7 +130,7 @@ func (b *bound) eval(ctx context.Context, q *query, r *Request, each []Result, r
 // decideOnSlots decides q on the records of the memory store, without a script. It returns
 // false if Eval must decide, for example because a key is missing. The slots are on the
 // stack. Go zeroes the arrays on each call, hence three sizes.
-func (b *bound) decideOnSlots(q *query, r *Request, each []Result, res *Result) bool {
+func (b *ruleSet) decideOnSlots(q *query, r *Request, each []Result, res *Result) bool {
 	switch n := len(b.rules); {
 	case n == 1:
 		var places [1]storekey.Place
@@ -148,7 +148,7 @@ func (b *bound) decideOnSlots(q *query, r *Request, each []Result, res *Result) 
 }
 
 // decideOn is decideOnSlots with room for the places and slots of all rules.
-func (b *bound) decideOn(places []storekey.Place, slots []compose.Slot, q *query, r *Request, each []Result, res *Result) bool {
+func (b *ruleSet) decideOn(places []storekey.Place, slots []compose.Slot, q *query, r *Request, each []Result, res *Result) bool {
 	s := b.space.setPlaces(places, b.rules, &r.Key)
 	var done bool
 	if len(places) == 1 {
@@ -157,24 +157,24 @@ func (b *bound) decideOn(places []storekey.Place, slots []compose.Slot, q *query
 		done = b.decideOnPlaces(places, slots, q, each, res)
 	}
 	if s != nil {
-		scratches.Put(s)
+		bufferPool.Put(s)
 	}
 	return done
 }
 
 // decideOnPlace is decideOn for one place, which has a key.
-func (b *bound) decideOnPlace(places []storekey.Place, slots []compose.Slot, q *query, each []Result, res *Result) bool {
+func (b *ruleSet) decideOnPlace(places []storekey.Place, slots []compose.Slot, q *query, each []Result, res *Result) bool {
 	record, locked := b.memory.LockKey(&places[0].Key)
 	defer locked.Unlock() // even if an algorithm panics
 	places[0].Record = record
 	now, err := b.memory.Now()
-	return err == nil && q.DecideOnSlots(now, places, slots, twins(each), twin(res))
+	return err == nil && q.DecideOnSlots(now, places, slots, composedList(each), composed(res))
 }
 
 // decideOnPlaces is decideOn for places that have keys.
-func (b *bound) decideOnPlaces(places []storekey.Place, slots []compose.Slot, q *query, each []Result, res *Result) bool {
+func (b *ruleSet) decideOnPlaces(places []storekey.Place, slots []compose.Slot, q *query, each []Result, res *Result) bool {
 	one := b.memory.LockKeys(places)
 	defer b.memory.UnlockKeys(places, one) // even if an algorithm panics
 	now, err := b.memory.Now()
-	return err == nil && q.DecideOnSlots(now, places, slots, twins(each), twin(res))
+	return err == nil && q.DecideOnSlots(now, places, slots, composedList(each), composed(res))
 }

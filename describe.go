@@ -13,10 +13,10 @@ import (
 
 // Name returns the name of the limiter's policy.
 func (l *Limiter) Name() string {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return ""
 	}
-	return l.bound.space.name
+	return l.ruleSet.space.name
 }
 
 // A SegmentInfo describes a segment: see [Limiter.Segments].
@@ -28,10 +28,10 @@ type SegmentInfo struct {
 // Segments describes the segments of the limiter's keys, in the order of
 // [Policy].Segments.
 func (l *Limiter) Segments() []SegmentInfo {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return nil
 	}
-	ks := l.bound.space
+	ks := l.ruleSet.space
 	infos := make([]SegmentInfo, len(ks.segments))
 	for i, name := range ks.segments {
 		infos[i] = SegmentInfo{Name: name, Secret: ks.secret.has(i)}
@@ -75,21 +75,21 @@ type RuleInfo struct {
 // Rules describes the rules of l, in the order of [Policy].Rules but with the shadow
 // rules last.
 func (l *Limiter) Rules() []RuleInfo {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return nil
 	}
 	var infos []RuleInfo
-	for i := range l.bound.rules {
-		infos = append(infos, l.bound.describe(i, false))
+	for i := range l.ruleSet.rules {
+		infos = append(infos, l.ruleSet.describe(i, false))
 	}
-	for _, shadow := range l.bound.shadows {
+	for _, shadow := range l.ruleSet.shadows {
 		infos = append(infos, shadow.describe(0, true))
 	}
 	return infos
 }
 
 // describe describes rule n of b.
-func (b *bound) describe(n int, shadow bool) RuleInfo {
+func (b *ruleSet) describe(n int, shadow bool) RuleInfo {
 	r := &b.rules[n]
 	info := RuleInfo{
 		Name: r.name, Algorithm: r.algorithm, CostBy: r.costBy, Cost: r.cost, Unit: b.unitOf(r), Shadow: shadow,
@@ -104,7 +104,7 @@ func (b *bound) describe(n int, shadow bool) RuleInfo {
 }
 
 // unitOf returns the unit that r counts, or "".
-func (b *bound) unitOf(r *rule) string {
+func (b *ruleSet) unitOf(r *rule) string {
 	if r.unit == 0 {
 		return ""
 	}
@@ -113,37 +113,37 @@ func (b *bound) unitOf(r *rule) string {
 
 // Units returns the names in [Policy].Units.
 func (l *Limiter) Units() []string {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return nil
 	}
-	return slices.Clone(l.bound.space.units)
+	return slices.Clone(l.ruleSet.space.units)
 }
 
 // Store returns the store of l.
 func (l *Limiter) Store() store.Store {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return nil
 	}
-	return l.bound.store
+	return l.ruleSet.store
 }
 
 // Check returns the error of misuse that [Limiter.Decide] would return for r and each,
 // without a call of the store. It ignores shadow rules.
 func (l *Limiter) Check(r Request, each []Result) error {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return errNoLimiter
 	}
 	var q query
-	return l.bound.check(&q, &r, len(each))
+	return l.ruleSet.check(&q, &r, len(each))
 }
 
 // Digest returns a hash of the keys and the limits of l. Over one store, limiters with
 // the same Digest decide alike, apart from wrappers, shadow rules and time zone data.
 func (l *Limiter) Digest() (sum [32]byte) {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return sum
 	}
-	b := l.bound
+	b := l.ruleSet
 	text := append([]byte(b.space.head), b.limits[:]...)
 	text = append(text, byte(b.space.secret), byte(len(b.space.segments)))
 	if b.settles && b.can.any(leases|counts) { // it decides how long a decision is known

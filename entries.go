@@ -17,10 +17,10 @@ type Entry = contract.Entry
 // algorithm.MetadataWindow, at most algorithm.MaxEntries, the oldest first. If several
 // rules keep metadata, select one with [Limiter.Only].
 func (l *Limiter) Entries(ctx context.Context, key ...string) ([]Entry, error) {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return nil, errNoLimiter
 	}
-	b, k := l.bound, KeyOf(key...)
+	b, k := l.ruleSet, KeyOf(key...)
 	switch {
 	case !b.can.any(entries):
 		return nil, fail(ErrUnsupported, "Entries: no rule keeps metadata: a rule must be an algorithm.MetadataWindow")
@@ -39,7 +39,7 @@ func (l *Limiter) Entries(ctx context.Context, key ...string) ([]Entry, error) {
 			return nil, err
 		}
 	}
-	var s scratch
+	var s buffers
 	b.pack(&s, &q, &Request{Key: k}, false)
 	p := b.kept.program
 	reply, err := b.store.Eval(ctx, p.Script(script.Entries), s.keys, s.args, nil)

@@ -6,9 +6,9 @@ import (
 
 // Parts returns the keys of the rules of l in parts, as a decision in memory uses them.
 func (l *Limiter) Parts(key ...string) []storekey.Key {
-	places := make([]storekey.Place, len(l.bound.rules))
+	places := make([]storekey.Place, len(l.ruleSet.rules))
 	k := KeyOf(key...)
-	l.bound.space.setPlaces(places, l.bound.rules, &k)
+	l.ruleSet.space.setPlaces(places, l.ruleSet.rules, &k)
 	keys := make([]storekey.Key, len(places))
 	for i := range places {
 		keys[i] = places[i].Key

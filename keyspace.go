@@ -158,8 +158,8 @@ func (ks *keySpace) fits(k *Key) bool {
 }
 
 // setPlaces sets the keys of places, which are zero, to the keys of rules. If it has to build
-// a part of a key, it does so in a scratch, and returns it.
-func (ks *keySpace) setPlaces(places []storekey.Place, rules []rule, k *Key) (s *scratch) {
+// a part of a key, it does so in buffers, and returns them.
+func (ks *keySpace) setPlaces(places []storekey.Place, rules []rule, k *Key) (s *buffers) {
 	shared := ks.part(&ks.shared, k, &s)
 	for i := range places {
 		key, rk := &places[i].Key, rules[i].key
@@ -171,7 +171,7 @@ func (ks *keySpace) setPlaces(places []storekey.Place, rules []rule, k *Key) (s 
 }
 
 // part returns the text of p, which build builds unless it is a segment alone.
-func (ks *keySpace) part(p *keyPart, k *Key, s **scratch) string {
+func (ks *keySpace) part(p *keyPart, k *Key, s **buffers) string {
 	if p.alone(k) {
 		return k.segments[p.one]
 	}
@@ -179,14 +179,14 @@ func (ks *keySpace) part(p *keyPart, k *Key, s **scratch) string {
 }
 
 // build builds the text of p in room. If that is too small, or a segment must be escaped, it
-// takes a scratch, unless *s has one, and appends the text to its buf.
-func (ks *keySpace) build(p *keyPart, k *Key, room []byte, s **scratch) string {
+// takes buffers, unless *s has some, and appends the text to their buf.
+func (ks *keySpace) build(p *keyPart, k *Key, room []byte, s **buffers) string {
 	text, ok := ks.appendPlain(room, p.list, k)
 	if ok {
 		return unsafe.String(&text[0], len(text))
 	}
 	if *s == nil {
-		*s = scratches.Get().(*scratch)
+		*s = bufferPool.Get().(*buffers)
 		(*s).buf = (*s).buf[:0]
 	}
 	start := len((*s).buf)

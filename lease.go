@@ -122,14 +122,14 @@ func waited(ctx context.Context, denied *DeniedError) error {
 // newLease returns a lease for r, which is not acquired yet.
 func (l *Limiter) newLease(r Request) (*Lease, error) {
 	switch {
-	case l == nil || l.bound == nil:
+	case l == nil || l.ruleSet == nil:
 		return nil, errNoLimiter
-	case l.bound.leases == nil:
+	case l.ruleSet.leases == nil:
 		return nil, fail(ErrUnsupported, "Acquire and TryAcquire: no rule holds leases: a rule must be an algorithm.Concurrency")
 	case r.Op != Consume:
 		return nil, fail(ErrUnsupported, "Acquire and TryAcquire: Request.Op is %v: it must be Consume", r.Op)
 	}
-	lease := &Lease{limiter: l, request: r, own: r.ID == "", time: l.bound.lease}
+	lease := &Lease{limiter: l, request: r, own: r.ID == "", time: l.ruleSet.lease}
 	if lease.own {
 		lease.request.ID = rand.Text()
 	}
@@ -166,8 +166,8 @@ func (l *Lease) giveUp(ctx context.Context, err error) error {
 	}
 	l.release()
 	undo := l.request
-	undo.Op, undo.Actual = l.limiter.bound.Undo()
-	failed := guard.Chase(ctx, l.limiter.bound.Life(&l.request), func(ctx context.Context) (bool, error) {
+	undo.Op, undo.Actual = l.limiter.ruleSet.Undo()
+	failed := guard.Chase(ctx, l.limiter.ruleSet.Life(&l.request), func(ctx context.Context) (bool, error) {
 		res, err := l.limiter.Decide(ctx, undo, nil)
 		return (res.Allowed || res.Replayed) && l.lost == 1, err // each of several tries can still be granted
 	})
@@ -180,15 +180,15 @@ func (l *Lease) giveUp(ctx context.Context, err error) error {
 // LeaseTime returns the shortest lease time of the rules and shadow rules, or [Never] if none
 // holds leases.
 func (l *Limiter) LeaseTime() time.Duration {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return Never
 	}
-	return l.bound.renews
+	return l.ruleSet.renews
 }
 
 // Undo returns the Op and the Actual of a request that undoes a decision with a lease.
 // Package gate finds it with Find.
-func (b *bound) Undo() (Op, Actual) {
+func (b *ruleSet) Undo() (Op, Actual) {
 	if b.all.program.Bills() {
 		return Finish, ActualRefund()
 	}
@@ -196,7 +196,7 @@ func (b *bound) Undo() (Op, Actual) {
 }
 
 // Life returns how long what r is granted can stay. Package gate finds it with Find.
-func (b *bound) Life(r *Request) (life time.Duration) {
+func (b *ruleSet) Life(r *Request) (life time.Duration) {
 	if b.all.program.Bills() {
 		return Never
 	}
@@ -328,7 +328,7 @@ func (l *Lease) keepAlive(ctx context.Context) error {
 	defer context.AfterFunc(l.released, cancel)()
 	third := max(l.time/3, time.Millisecond)
 	due := func() time.Duration { // until a third after the last renewal began
-		return max(time.Until(l.end())-l.time+l.limiter.bound.renews/3, time.Millisecond)
+		return max(time.Until(l.end())-l.time+l.limiter.ruleSet.renews/3, time.Millisecond)
 	}
 	for wait := due(); sleep.For(ctx, wait) == nil; {
 		end, limit := l.end(), time.Now().Add(max(third, minRenewal)) // a call that hangs must leave time for a retry

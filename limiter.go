@@ -6,15 +6,15 @@ import "cmp"
 // safe for concurrent use, and needs no closing. The methods of a nil or zero Limiter
 // return an error, or nothing.
 type Limiter struct {
-	bound    *bound
+	ruleSet  *ruleSet
 	wrappers []Wrapper // the innermost first
-	outer    Decider   // bound in its wrappers
+	outer    Decider   // the ruleSet in its wrappers
 }
 
 // Valid returns an error if l is nil or a zero Limiter, so that the mistake shows before
 // the first request.
 func (l *Limiter) Valid() error {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return errNoLimiter
 	}
 	return nil
@@ -31,12 +31,12 @@ func (l *Limiter) Valid() error {
 // With calls the wrappers again, and returns their errors and the errors of [NewPolicy].
 func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	switch {
-	case l == nil || l.bound == nil:
+	case l == nil || l.ruleSet == nil:
 		return nil, errNoLimiter
-	case l.bound.ground.share:
+	case l.ruleSet.base.share:
 		return nil, fail(ErrUnsupported, "With: the limiter is a share: call With on the whole limiter, and then Share")
 	}
-	b := l.bound
+	b := l.ruleSet
 	with := b.every()
 	changed := make([]bool, len(with))
 	for i, r := range rules {
@@ -76,12 +76,12 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 		with[n].limit, with[n].cost, with[n].costBy, with[n].algorithm = other.limit, other.cost, other.costBy, other.algorithm
 	}
 	live := len(b.rules)
-	other, err := bind(b.ground, with[:live], b.only)
+	other, err := bind(b.base, with[:live], b.only)
 	if err != nil {
 		return nil, err
 	}
 	for i, shadow := range b.shadows {
-		if shadow, err = bind(shadow.ground, with[live+i:live+i+1], false); err != nil {
+		if shadow, err = bind(shadow.base, with[live+i:live+i+1], false); err != nil {
 			return nil, err
 		}
 		other.addShadow(shadow)
@@ -96,16 +96,16 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 // It enforces even a shadow rule. Segments that are not in By of the rule are ignored,
 // but must not be empty.
 func (l *Limiter) Only(name string) (*Limiter, error) {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return nil, errNoLimiter
 	}
-	every := l.bound.every()
-	n := l.bound.find(every, name)
+	every := l.ruleSet.every()
+	n := l.ruleSet.find(every, name)
 	if n < 0 {
-		return nil, fail(ErrInvalidRule, "Only: the limiter has no rule %q: its rules are %s", name, l.bound.names())
+		return nil, fail(ErrInvalidRule, "Only: the limiter has no rule %q: its rules are %s", name, l.ruleSet.names())
 	}
-	b := l.bound.of(n)
-	other, err := bind(b.ground, every[n:n+1], true)
+	b := l.ruleSet.of(n)
+	other, err := bind(b.base, every[n:n+1], true)
 	if err != nil {
 		return nil, err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A scratch holds the buffers of one request, which are reused.
-type scratch struct {
+// buffers are those of one request: they are reused.
+type buffers struct {
 	text  []byte // the text that is hashed for the names of markers
 	buf   []byte // the keys, one after the other
 	ends  []int  // where each key ends in buf
@@ -26,17 +26,17 @@ type scratch struct {
 	amounts compose.Amounts
 }
 
-var scratches = sync.Pool{New: func() any { return &scratch{buf: make([]byte, 0, 512)} }}
+var bufferPool = sync.Pool{New: func() any { return &buffers{buf: make([]byte, 0, 512)} }}
 
 // pack fills s for the store: the keys and the arguments of q. If borrow is true, the
 // keys point into s.buf.
-func (b *bound) pack(s *scratch, q *query, r *Request, borrow bool) {
+func (b *ruleSet) pack(s *buffers, q *query, r *Request, borrow bool) {
 	b.setKeys(s, q, r, borrow)
 	s.args = q.Program.AppendArgs(s.args[:0], q.Verb, &q.Call)
 }
 
 // setKeys sets s.keys to the keys of q's rules. If q has markers, their keys follow.
-func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
+func (b *ruleSet) setKeys(s *buffers, q *query, r *Request, borrow bool) {
 	s.buf, s.ends, s.keys = b.space.appendHead(s.buf[:0], &r.Key), s.ends[:0], s.keys[:0]
 	head := len(s.buf)
 	for n, rule := range q.group.rules {
@@ -80,7 +80,7 @@ func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
 //
 // If the rule counts a unit, the last 4 bytes of the hash depend on it, so that the decision
 // of another unit is not found.
-func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
+func (b *ruleSet) addMarkers(s *buffers, q *query, r *Request, head int) {
 	s.text = s.text[:0]
 	for n := range b.space.segments {
 		s.text = append(b.space.appendSegment(s.text, n, &r.Key, true), ':')

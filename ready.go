@@ -25,10 +25,10 @@ import (
 // a probe fail a few times. Ready bypasses the wrappers, and uses keys of its own, which
 // it removes.
 func (l *Limiter) Ready(ctx context.Context) error {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return errNoLimiter
 	}
-	for _, b := range append([]*bound{l.bound}, l.bound.shadows...) {
+	for _, b := range append([]*ruleSet{l.ruleSet}, l.ruleSet.shadows...) {
 		p, err := b.probe()
 		if err == nil {
 			err = p.tryAll(ctx)
@@ -53,7 +53,7 @@ func notReady(err error) error {
 
 // probe returns b with keys for Ready: a part of each is "%ready:", which is no escaped
 // text.
-func (b *bound) probe() (*bound, error) {
+func (b *ruleSet) probe() (*ruleSet, error) {
 	space := &keySpace{head: b.space.head + "%ready:", segments: b.space.segments, units: b.space.units, secret: b.space.secret}
 	rules := slices.Clone(b.rules)
 	by := make([]segmentSet, len(rules))
@@ -63,7 +63,7 @@ func (b *bound) probe() (*bound, error) {
 	if err := space.addRules(rules, by); err != nil {
 		return nil, err
 	}
-	g := *b.ground
+	g := *b.base
 	g.space = space
 	p, err := bind(&g, rules, true) // so that a Reset clears every rule
 	if err == nil {
@@ -73,7 +73,7 @@ func (b *bound) probe() (*bound, error) {
 }
 
 // tryAll decides a request in each way, for a new key, and removes what it has written.
-func (b *bound) tryAll(ctx context.Context) (err error) {
+func (b *ruleSet) tryAll(ctx context.Context) (err error) {
 	var key Key
 	text := rand.Text()
 	key.set(slices.Repeat([]string{text}, len(b.space.segments)))

@@ -13,7 +13,7 @@ import (
 
 // result turns the reply to q into a result. If each is not empty, it also stores the
 // result of each rule. s holds the buffer for the integers of the reply.
-func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result, res *Result) error {
+func (b *ruleSet) result(q *query, s *buffers, reply []store.Value, each []Result, res *Result) error {
 	p := q.Program
 	s.flat = slices.Grow(s.flat, p.MaxReply())
 	o, err := p.Parse(q.Verb, reply, s.flat)
@@ -67,7 +67,7 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 
 // errOtherCost is the error of a request whose ID names an earlier decision, which asked
 // for another cost.
-func (b *bound) errOtherCost(q *query, o *compose.Reply) error {
+func (b *ruleSet) errOtherCost(q *query, o *compose.Reply) error {
 	what, cost := "cost", q.Call.Cost
 	if o.Other > 0 {
 		r := &b.rules[o.Other-1]
@@ -80,7 +80,7 @@ func (b *bound) errOtherCost(q *query, o *compose.Reply) error {
 }
 
 // combine makes one result from the answers of all rules.
-func (b *bound) combine(q *query, o *compose.Reply, answers []compose.Result, each []Result, res *Result) error {
+func (b *ruleSet) combine(q *query, o *compose.Reply, answers []compose.Result, each []Result, res *Result) error {
 	allowed := o.Allowed
 	if o.Replayed {
 		allowed = !slices.ContainsFunc(answers, func(a compose.Result) bool { return !a.Allowed })
@@ -102,14 +102,14 @@ func (b *bound) combine(q *query, o *compose.Reply, answers []compose.Result, ea
 		shown.Add(n, left, a.RetryAfter, a.Delay)
 		shown.Grant(r.costBy == CostRequest && !b.can.any(counts), a.Granted)
 		if len(each) > 0 {
-			*twin(&each[r.index]) = *a
+			*composed(&each[r.index]) = *a
 		}
 	}
 	a := &answers[shown.Rule]
 	if !allowed && a.Allowed {
 		return fmt.Errorf("weir: %w: the script denied the request, but its reply says that every rule allows it", store.ErrScript)
 	}
-	*twin(res) = *a
+	*composed(res) = *a
 	if allowed {
 		res.Delay = shown.Delay
 	}
@@ -119,14 +119,14 @@ func (b *bound) combine(q *query, o *compose.Reply, answers []compose.Result, ea
 	return nil
 }
 
-// twin returns res as the Result that package compose writes. Their fields are the same:
+// composed returns res as the Result that package compose writes. Their fields are the same:
 // if they were not, the conversion would not compile.
-func twin(res *Result) *compose.Result { return (*compose.Result)(res) }
+func composed(res *Result) *compose.Result { return (*compose.Result)(res) }
 
-// twins returns each as Results of package compose.
-func twins(each []Result) []compose.Result {
+// composedList returns each as Results of package compose.
+func composedList(each []Result) []compose.Result {
 	if len(each) == 0 {
 		return nil
 	}
-	return unsafe.Slice(twin(&each[0]), len(each))
+	return unsafe.Slice(composed(&each[0]), len(each))
 }

@@ -9,7 +9,7 @@ import (
 
 // addShadows adds shadow rules of p to b. Each decides alone, with the keys that it would
 // have as the only rule.
-func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
+func (b *ruleSet) addShadows(prefix string, p *Policy, rules []Rule) error {
 	for i, r := range rules {
 		label := ruleLabel(i, r.Name)
 		switch {
@@ -26,7 +26,7 @@ func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
 		if err != nil {
 			return err
 		}
-		own := *b.ground
+		own := *b.base
 		own.space = space
 		shadow, err := bind(&own, one, false)
 		switch {
@@ -45,12 +45,12 @@ func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
 }
 
 // addShadow adds one shadow rule to b.
-func (b *bound) addShadow(shadow *bound) {
+func (b *ruleSet) addShadow(shadow *ruleSet) {
 	b.shadows, b.way, b.renews = append(b.shadows, shadow), withShadows, min(b.renews, shadow.lease)
 }
 
 // shadow returns why a shadow rule would have denied the request, or could not decide it.
-func (one *storeCall) shadow(evals []store.Eval, s *scratch) error {
+func (one *storeCall) shadow(evals []store.Eval, s *buffers) error {
 	if one.err != nil {
 		return one.err
 	}
@@ -81,9 +81,9 @@ func worse(a, b error) error {
 	return b
 }
 
-// decideBeside is decide for a bound with shadow rules. It calls the store once, if the
+// decideBeside is decide for a ruleSet with shadow rules. It calls the store once, if the
 // store is a Batcher.
-func (b *bound) decideBeside(ctx context.Context, r *Request, each []Result, res *Result) error {
+func (b *ruleSet) decideBeside(ctx context.Context, r *Request, each []Result, res *Result) error {
 	var a batch
 	if err := a.add(b, 0, r, len(each)); err != nil {
 		return err

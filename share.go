@@ -22,9 +22,9 @@ func (l *Limiter) ShareFloor(n int, st store.Store) (*Limiter, error) { return l
 
 func (l *Limiter) divide(n int, st store.Store, floor bool) (*Limiter, error) {
 	switch {
-	case l == nil || l.bound == nil:
+	case l == nil || l.ruleSet == nil:
 		return nil, errNoLimiter
-	case l.bound.ground.share:
+	case l.ruleSet.base.share:
 		return nil, fail(ErrUnsupported, "Share: the limiter is a share already: call Share on the whole limiter")
 	case n < 1:
 		return nil, fail(ErrInvalidRule, "Share: the number of processes is %d: it must be at least 1", n)
@@ -32,7 +32,7 @@ func (l *Limiter) divide(n int, st store.Store, floor bool) (*Limiter, error) {
 	if err := checkStore(st); err != nil {
 		return nil, err
 	}
-	rules := slices.Clone(l.bound.rules)
+	rules := slices.Clone(l.ruleSet.rules)
 	for i := range rules {
 		r, n := &rules[i], int64(n)
 		if floor {
@@ -42,9 +42,9 @@ func (l *Limiter) divide(n int, st store.Store, floor bool) (*Limiter, error) {
 			return nil, err
 		}
 	}
-	g := newGround(st, l.bound.clock, l.bound.space)
-	g.share, g.settles = true, l.bound.settles
-	b, err := bind(g, rules, l.bound.only)
+	g := newBase(st, l.ruleSet.clock, l.ruleSet.space)
+	g.share, g.settles = true, l.ruleSet.settles
+	b, err := bind(g, rules, l.ruleSet.only)
 	if err != nil {
 		return nil, err
 	}

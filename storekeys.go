@@ -13,24 +13,24 @@ import (
 // rule, in the order of [Limiter.Rules]. Only an algorithm.SlidingBuckets has several.
 // Markers of IDs are left out.
 func (l *Limiter) StoreKeys(k Key) ([][]string, error) {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return nil, errNoLimiter
 	}
-	if err := l.bound.space.check(&k); err != nil {
+	if err := l.ruleSet.space.check(&k); err != nil {
 		return nil, err
 	}
-	lists := l.bound.appendStoreKeys(nil, &k)
-	for _, shadow := range l.bound.shadows {
+	lists := l.ruleSet.appendStoreKeys(nil, &k)
+	for _, shadow := range l.ruleSet.shadows {
 		lists = shadow.appendStoreKeys(lists, &k)
 	}
 	return lists, nil
 }
 
 // appendStoreKeys appends the keys of each rule of b for k to lists.
-func (b *bound) appendStoreKeys(lists [][]string, k *Key) [][]string {
+func (b *ruleSet) appendStoreKeys(lists [][]string, k *Key) [][]string {
 	q := query{group: b.all}
 	q.Program, q.Verb = b.all.program, script.Peek
-	var s scratch
+	var s buffers
 	b.setKeys(&s, &q, &Request{Key: *k}, false)
 	for n, at := 0, 0; n < len(b.rules); n++ {
 		end := at + q.Program.Keys(n)
@@ -43,12 +43,12 @@ func (b *bound) appendStoreKeys(lists [][]string, k *Key) [][]string {
 // StorePrefix returns a prefix of every key of l in the store whose first segments are
 // these. Other keys can begin with it too, so use [Limiter.ParseStoreKey].
 func (l *Limiter) StorePrefix(segments ...string) string {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return ""
 	}
 	k := KeyOf(segments...)
-	prefix := l.bound.space.prefix(&k)
-	for _, shadow := range l.bound.shadows {
+	prefix := l.ruleSet.space.prefix(&k)
+	for _, shadow := range l.ruleSet.shadows {
 		other := shadow.space.prefix(&k)
 		n := 0
 		for n < min(len(prefix), len(other)) && prefix[n] == other[n] {
@@ -113,13 +113,13 @@ func HashedKeyOf(segments ...string) Key {
 // ParseStoreKey returns the rule and the segments of a key that [Limiter.StoreKeys]
 // returns, and false for any other key.
 func (l *Limiter) ParseStoreKey(stored string) (StoredKey, bool) {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return StoredKey{}, false
 	}
-	if k, ok := l.bound.parseStoreKey(stored); ok {
+	if k, ok := l.ruleSet.parseStoreKey(stored); ok {
 		return k, true
 	}
-	for _, shadow := range l.bound.shadows {
+	for _, shadow := range l.ruleSet.shadows {
 		if k, ok := shadow.parseStoreKey(stored); ok {
 			return k, true
 		}
@@ -127,7 +127,7 @@ func (l *Limiter) ParseStoreKey(stored string) (StoredKey, bool) {
 	return StoredKey{}, false
 }
 
-func (b *bound) parseStoreKey(stored string) (StoredKey, bool) {
+func (b *ruleSet) parseStoreKey(stored string) (StoredKey, bool) {
 	ks := b.space
 	rest, ok := strings.CutPrefix(stored, ks.head)
 	end := strings.IndexByte(rest, '}')

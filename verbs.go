@@ -75,7 +75,7 @@ func (l *Limiter) Force(ctx context.Context, cost int64, key ...string) (res Res
 // one batch. It is held in memory, so pass thousands of requests at once, not millions.
 func (l *Limiter) DoMany(ctx context.Context, requests []Request) []Answer {
 	answers := make([]Answer, len(requests))
-	if l != nil && l.bound != nil {
+	if l != nil && l.ruleSet != nil {
 		DecideMany(ctx, l.outer, requests, answers)
 		return answers
 	}

@@ -128,7 +128,7 @@ func (r *Reservation) giveUp(ctx context.Context, err error) error {
 	switch {
 	case !r.own:
 	case r.turn.IsZero(): // the reply of Reserve is lost
-		failed = guard.Chase(ctx, r.limiter.bound.Life(&r.request), r.Cancel)
+		failed = guard.Chase(ctx, r.limiter.ruleSet.Life(&r.request), r.Cancel)
 	default:
 		failed = guard.Undo(ctx, r.Cancel)
 	}

@@ -94,7 +94,7 @@ func NewPolicy(st store.Store, p Policy, opts *Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := newGround(st, o.Clock, space)
+	g := newBase(st, o.Clock, space)
 	g.settles = o.Settles
 	b, err := bind(g, rules, false)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 type Wrapper func(lim *Limiter, next Decider) (Decider, error)
 
 // newLimiter returns the limiter for b in wrappers, of which the innermost is the first.
-func newLimiter(b *bound, wrappers []Wrapper) (*Limiter, error) {
-	l := &Limiter{bound: b, wrappers: wrappers, outer: b}
+func newLimiter(b *ruleSet, wrappers []Wrapper) (*Limiter, error) {
+	l := &Limiter{ruleSet: b, wrappers: wrappers, outer: b}
 	if len(wrappers) == 0 {
 		return l, nil
 	}
-	bare := &Limiter{bound: b, outer: b}
+	bare := &Limiter{ruleSet: b, outer: b}
 	for _, wrap := range wrappers {
 		if wrap == nil {
 			return nil, errNoWrapper
@@ -40,14 +40,14 @@ var errNoWrapper = errors.New("weir: a Wrapper given to Limiter.Wrap is nil, or 
 //
 //	lim, err = lim.Wrap(observe.Observer(count).Wrap, denycache.New(nil).Wrap, out.Wrap)
 func (l *Limiter) Wrap(w ...Wrapper) (*Limiter, error) {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return nil, errNoLimiter
 	}
 	wrappers := slices.Clone(l.wrappers)
 	for _, wrapper := range slices.Backward(w) {
 		wrappers = append(wrappers, wrapper)
 	}
-	return newLimiter(l.bound, wrappers)
+	return newLimiter(l.ruleSet, wrappers)
 }
 
 // A StandIn answers some requests in place of the store: it remembers a denial, or holds
@@ -88,8 +88,8 @@ func Find[T any](d Decider) (found T, ok bool) {
 
 // Bare returns l without its wrappers, for tools that look at what the store holds.
 func (l *Limiter) Bare() *Limiter {
-	if l == nil || l.bound == nil {
+	if l == nil || l.ruleSet == nil {
 		return l
 	}
-	return &Limiter{bound: l.bound, outer: l.bound}
+	return &Limiter{ruleSet: l.ruleSet, outer: l.ruleSet}
 }
