@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
+	"hash/maphash"
 	"maps"
 	"regexp"
 	"slices"
@@ -56,38 +56,9 @@ func keysOf(t testing.TB, p weir.Policy, prefix string, key ...string) []string 
 	return peeked
 }
 
-// by returns a policy with n segments, named "0", "1" …, and with rules named a, b …
-// Each string lists the segments in By of one rule. "all" means that By is nil.
-func by(n int, sets ...string) weir.Policy {
-	p := weir.Policy{Name: "t"}
-	for i := range n {
-		p.Segments = append(p.Segments, fmt.Sprint(i))
-	}
-	for i, set := range sets {
-		r := weir.Rule{Name: string(rune('a' + i)), Algorithm: weirtest.PerSecond}
-		if set != "all" {
-			r.By = strings.Split(set, "")
-		}
-		p.Rules = append(p.Rules, r)
-	}
-	return p
-}
-
 func digest(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return "%sha256=" + hex.EncodeToString(sum[:])
-}
-
-// Segments returns what KeyOf was given, even if the key is invalid.
-func TestKeySegments(t *testing.T) {
-	for _, want := range [][]string{{"a"}, {"a", "", "c"}, {}} {
-		if got := weir.KeyOf(want...).Segments(); !slices.Equal(got, want) {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-	if got := weir.KeyOf(make([]string, weir.MaxSegments+1)...).Segments(); len(got) != weir.MaxSegments+1 {
-		t.Errorf("got %d segments, want %d, which no policy has", len(got), weir.MaxSegments+1)
-	}
 }
 
 // A key in the store is prefix:name:{shared segments}:rule.tag:other segments, escaped.
@@ -101,6 +72,12 @@ func TestKeys(t *testing.T) {
 	named := func(name, rule string) weir.Policy {
 		return weir.Policy{Name: name, Rules: []weir.Rule{{Name: rule, Algorithm: weirtest.PerSecond}}}
 	}
+	ring := func(p weir.Policy, n int, rules ...int) weir.Policy {
+		for _, i := range rules {
+			p.Rules[i].Algorithm = algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Duration(n) * time.Second, Limit: 5}}}
+		}
+		return p
+	}
 	for _, tt := range []struct {
 		name   string
 		policy weir.Policy
@@ -113,10 +90,7 @@ func TestKeys(t *testing.T) {
 			{Name: "ip", By: []string{"ip"}, Algorithm: weirtest.PerSecond},
 			{Name: "account", Algorithm: algorithm.SlidingLog{Limit: 5, Window: time.Minute}},
 		}}, "", []string{"10.0.0.1", "ann"}, []string{"weir:login:{10.0.0.1}:ip.g2", "weir:login:{10.0.0.1}:account.l3:ann"}},
-		{"one rule by all", by(1, "all"), "", []string{"u"}, []string{"weir:t:{u}:a.g2"}},
-		{"one rule by all of three", by(3, "all"), "", []string{"x", "y", "z"}, []string{"weir:t:{x:y:z}:a.g2"}},
 		{"two rules by all", by(2, "all", "all"), "", []string{"x", "y"}, []string{"weir:t:{x:y}:a.g2", "weir:t:{x:y}:b.g2"}},
-		{"one rule by the first", by(2, "0"), "", []string{"x", "y"}, []string{"weir:t:{x}:a.g2"}},
 		{"one rule by the second", by(2, "1"), "", []string{"x", "y"}, []string{"weir:t:{y}:a.g2"}},
 		{"action, address and account", by(3, "0", "01", "02"), "auth", []string{"login", "ip", "user"},
 			[]string{"auth:t:{login}:a.g2", "auth:t:{login}:b.g2:ip", "auth:t:{login}:c.g2:user"}},
@@ -135,6 +109,11 @@ func TestKeys(t *testing.T) {
 		{"a longer prefix", by(1, "all"), long + "p", []string{"u"}, []string{digest(long+"p") + ":t:{u}:a.g2"}},
 		{"what looks like a digest", by(1, "all"), "", []string{digest("u")}, []string{"weir:t:{%25" + digest("u")[1:] + "}:a.g2"}},
 		{"a secret", secret, "", []string{"x", "s3cret"}, []string{"weir:t:{x}:a.g2", "weir:t:{x}:b.g2:" + digest("s3cret")}},
+		{"a rule with several keys", ring(by(1, "all"), 2, 0), "", []string{"u"}, []string{"weir:t:{u}:a.b2:0", "weir:t:{u}:a.b2:1"}},
+		{"among others", ring(ring(by(3, "0", "01", "0", "all"), 3, 1, 3), 1, 2), "", []string{"x", "y", "1"}, []string{
+			"weir:t:{x}:a.g2", "weir:t:{x}:b.b2:y:0", "weir:t:{x}:b.b2:y:1", "weir:t:{x}:b.b2:y:2", "weir:t:{x}:c.b2",
+			"weir:t:{x}:d.b2:y:1:0", "weir:t:{x}:d.b2:y:1:1", "weir:t:{x}:d.b2:y:1:2",
+		}},
 		{"a shared secret", secretTag, "", []string{"s3cret", "y"}, []string{"weir:t:{" + digest("s3cret") + "}:a.g2", "weir:t:{" + digest("s3cret") + "}:b.g2:y"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -214,64 +193,6 @@ func checkKeys(t *testing.T, sets, ka, kb, sa, sb []string) {
 	}
 }
 
-// Limiters with different prefixes or names share no state.
-func TestPrefixAndName(t *testing.T) {
-	t.Parallel()
-	st := weirtest.NewStore(weirtest.NewClock())
-	for i, tt := range []struct {
-		prefix, name string
-		want         int64
-	}{
-		{"p", "a", 4}, {"q", "a", 4}, {"p", "b", 4}, {"p", "a", 3}, {"", "a", 4}, {weir.DefaultPrefix, "a", 3}, {"p:a", "a", 4}, {"p", "a:{u}", 4},
-	} {
-		l, err := weir.New(tt.name, st, weirtest.PerSecond, &weir.Options{Prefix: tt.prefix})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res, err := l.Allow(t.Context(), "u"); err != nil || res.Remaining != tt.want {
-			t.Errorf("step %d, %v: got %+v, %v, want %d left", i, tt, res, err, tt.want)
-		}
-	}
-}
-
-// Each key of a rule with several keys ends in its own number. The keys of the other
-// rules do not change.
-func TestKeysOfRing(t *testing.T) {
-	t.Parallel()
-	ring := func(n int) algorithm.SlidingBuckets {
-		return algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Duration(n) * time.Second, Limit: 5}}}
-	}
-	p := by(3, "0", "01", "0", "all")
-	p.Rules[1].Algorithm, p.Rules[2].Algorithm, p.Rules[3].Algorithm = ring(3), ring(1), ring(3)
-	want := []string{
-		"weir:t:{x}:a.g2", "weir:t:{x}:b.b2:y:0", "weir:t:{x}:b.b2:y:1", "weir:t:{x}:b.b2:y:2", "weir:t:{x}:c.b2",
-		"weir:t:{x}:d.b2:y:1:0", "weir:t:{x}:d.b2:y:1:1", "weir:t:{x}:d.b2:y:1:2",
-	}
-	if got := keysOf(t, p, "", "x", "y", "1"); !slices.Equal(got, want) {
-		t.Errorf("keys %q, want %q", got, want)
-	}
-	first := weir.Policy{Name: "t", Rules: []weir.Rule{{Algorithm: ring(2)}}}
-	if got, want := keysOf(t, first, "", "x"), []string{"weir:t:{x}:b2:0", "weir:t:{x}:b2:1"}; !slices.Equal(got, want) {
-		t.Errorf("keys %q, want %q", got, want)
-	}
-
-	st := weirtest.NewStore(weirtest.NewClock())
-	l := weirtest.NewPolicy(t, st, p)
-	if _, err := l.Allow(t.Context(), "x", "y", "1"); err != nil {
-		t.Fatal(err)
-	}
-	d, err := l.Only("d")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Reset(t.Context(), "x", "y", "1"); err != nil {
-		t.Fatal(err)
-	}
-	if got := keysIn(st); len(got) != 3 || strings.Contains(strings.Join(got, " "), ":d.b2") {
-		t.Errorf("after a reset of one of four rules: %q", got)
-	}
-}
-
 // The key of a marker is the key of its rule, followed by a hash of the whole key and the
 // ID.
 func TestMarkerKeys(t *testing.T) {
@@ -338,5 +259,24 @@ func TestKeyEscapes(t *testing.T) {
 	}
 	if got := keysIn(st); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
 		t.Errorf("got %d keys, want %d", len(got), len(want))
+	}
+}
+
+// Segments returns what KeyOf was given, even if the key is invalid. Clone, Equal, Hash and Size
+// are about the segments.
+func TestKeyOf(t *testing.T) {
+	seed := maphash.MakeSeed()
+	for _, want := range [][]string{{"a"}, {"a", "", "c"}, {}, make([]string, weir.MaxSegments+1)} {
+		k := weir.KeyOf(want...)
+		c, size := k.Clone(), len(strings.Join(want, ""))
+		if got := k.Segments(); !slices.Equal(got, want) || !k.Equal(&c) || k != c || k.Hash(seed) != c.Hash(seed) || k.Size() != size {
+			t.Errorf("got %q of %d bytes, want %q", got, k.Size(), want)
+		}
+	}
+	k := weir.KeyOf("a", "b")
+	for _, other := range []weir.Key{weir.KeyOf("a"), weir.KeyOf("a", "c"), weir.KeyOf("b", "b"), weir.KeyOf("a", "b", "")} {
+		if k.Equal(&other) || k.Hash(seed) == other.Hash(seed) && other.Segments()[len(other.Segments())-1] != "" {
+			t.Errorf("%q and %q are alike", k.Segments(), other.Segments())
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package weir_test
 
 import (
-	"context"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -181,46 +180,4 @@ func TestParseForeignStoreKey(t *testing.T) {
 			t.Errorf("%q is parsed as %+v", key, got)
 		}
 	}
-}
-
-// The decisions of a bare limiter go past the wrappers.
-func TestBare(t *testing.T) {
-	t.Parallel()
-	lim, err := weir.New("api", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	calls := 0
-	lim, err = lim.Wrap(func(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) {
-		return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-			calls++
-			return next.Decide(ctx, r, each)
-		}), nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lim.Allow(t.Context(), "ann"); err != nil {
-		t.Fatal(err)
-	}
-	res, err := lim.Bare().Peek(t.Context(), "ann")
-	if err != nil || res.Remaining != 4 || calls != 1 {
-		t.Errorf("got %+v, %v after %d calls of the wrapper, want 4 tokens left, after 1", res, err, calls)
-	}
-	var none *weir.Limiter
-	if none.Bare() != nil || none.Name() != "" || none.Segments() != nil || none.StorePrefix() != "" {
-		t.Error("a nil limiter has something")
-	}
-	if _, err := none.StoreKeys(weir.KeyOf("ann")); err == nil {
-		t.Error("StoreKeys of a nil limiter: got no error")
-	}
-	if _, err := lim.StoreKeys(weir.KeyOf("ann", "bob")); err == nil {
-		t.Error("StoreKeys of a key with two segments: got no error")
-	}
-}
-
-type deciderFunc func(context.Context, weir.Request, []weir.Result) (weir.Result, error)
-
-func (f deciderFunc) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-	return f(ctx, r, each)
 }
