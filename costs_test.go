@@ -1,8 +1,6 @@
 package weir_test
 
 import (
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +69,12 @@ func TestCosts(t *testing.T) {
 			{0, 0, of(do(weir.TakeUpTo, 100, "x"), bytes(10)), "5: jobs 0 of 5, full in 1s", "0 990"},
 			{2 * second, 0, of(do(weir.TakeUpTo, 100, "x"), bytes(10)), "repeat, 1", "5 1000"}, // never more than it consumed
 		}},
+		{"a reservation waits for the slowest unit", units(perSecond("u", "bytes", 100), perSecond("v", "", 20)), true, []step{
+			{0, 0, of(ask(20, ""), bytes(80)), "20: v 0 of 20, full in 1s", "20 0"},
+			{0, 0, of(weir.Request{Cost: 5, ID: "x", MaxWait: time.Minute}, bytes(50)), "50 in 300ms: u 0 of 100, full in 1.3s", "0 0"},
+			{0, 0, of(do(weir.Peek, 0, ""), bytes(0)), "denied for 300ms", "0 0"}, // reserved tokens deny an amount of 0
+			{0, 0, do(weir.Refund, 0, "x"), "found true, cost 0", "20 0"},
+		}},
 		{"a unit that no rule counts", units(window("one", 9)), true, []step{
 			{0, 0, of(ask(0, "x"), bytes(5)), "1", "8"},
 			{0, 0, to(bytes(3)), "found true, cost 1", "8"},
@@ -110,34 +114,9 @@ func TestCostsEach(t *testing.T) {
 		t.Errorf("SettleCosts = %+v, %v", done, err)
 	}
 	// Each request of a batch has its own amounts.
-	many := l.DoMany(t.Context(), []weir.Request{
-		{Key: keyU.Key, Costs: amounts(6000, 1, 1)}, {Key: keyU.Key, Costs: amounts(6000, 2, 1)}, {Key: keyU.Key, Costs: amounts(3000, 3, 1)},
-	})
-	if many[0].Err != nil || !many[0].Result.Allowed || many[1].Result.Rule != "input" || many[1].Result.Allowed || !many[2].Result.Allowed {
+	many := l.DoMany(t.Context(), []weir.Request{{Key: keyU.Key, Costs: amounts(6000, 1, 1)}, {Key: keyU.Key, Costs: amounts(6000, 2, 1)}, {Key: keyU.Key, Costs: amounts(3000, 3, 1)}})
+	if !many[0].Result.Allowed || many[1].Result.Rule != "input" || many[1].Result.Allowed || !many[2].Result.Allowed {
 		t.Errorf("DoMany: got %+v", many)
-	}
-}
-
-// A reservation waits for the slowest unit, and a Cancel refunds all of them. Reserved tokens deny
-// an amount of 0.
-func TestCostsReserve(t *testing.T) {
-	t.Parallel()
-	p := gateway()
-	p.Rules = slices.Delete(p.Rules, 3, 4)
-	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), p)
-	costs := func(input, output int64) weir.Request {
-		return weir.Request{Key: keyU.Key, Costs: amounts(input, output, 0), MaxWait: time.Minute}
-	}
-	weirtest.Allow(t, l, costs(8_000, 6_000))
-	turn, err := l.Reserve(t.Context(), costs(5_000, 1_500))
-	if left := leftOf(t, l, keyU.Key); err != nil || turn.Delay != 18*time.Second || left != "58 0 0 open" { // 3,000 take 18 s, and 1,500 15 s
-		t.Fatalf("got %+v, %v, %s left", turn, err, left)
-	}
-	if res := weirtest.Decide(t, l, weir.Request{Key: keyU.Key, Op: weir.Peek, Costs: amounts(0, 0, 0)}); res.Allowed || res.RetryAfter != 18*time.Second {
-		t.Errorf("got %+v, want that the reserved tokens deny an amount of 0", res)
-	}
-	if found, err := turn.Cancel(t.Context()); !found || err != nil || leftOf(t, l, keyU.Key) != "59 2000 0 open" {
-		t.Errorf("Cancel = %v, %v, %s left", found, err, leftOf(t, l, keyU.Key))
 	}
 }
 
@@ -157,22 +136,5 @@ func TestCostsOf(t *testing.T) {
 	x, named := a.Amount("x")
 	if _, other := a.Amount("z"); x != 1 || !named || other {
 		t.Errorf("%v names x: %d, %v, and z: %v", a, x, named, other)
-	}
-}
-
-// The markers of a decision differ in the last 8 digits if the rules count different units.
-func TestCostsMarkers(t *testing.T) {
-	t.Parallel()
-	st := memory.New(nil)
-	l := weirtest.NewPolicy(t, st, gateway())
-	weirtest.Allow(t, l, weir.Request{Key: keyU.Key, ID: "x", Costs: amounts(1, 1, 1)})
-	first, last := map[string]bool{}, map[string]bool{}
-	for _, key := range keysIn(st) {
-		if _, id, marker := strings.Cut(key, ":%id="); marker {
-			first[id[:24]], last[id[24:]] = true, true
-		}
-	}
-	if len(first) != 1 || len(last) != 4 {
-		t.Errorf("got the keys %q", keysIn(st))
 	}
 }

@@ -1,15 +1,12 @@
 package weir_test
 
 import (
-	"errors"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/denycache"
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
@@ -59,58 +56,17 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// What a rule does is asked of its kind, and not guessed from its numbers: in memory, by
-// scripts, in wrappers and in the text of a denial.
+// The type of a rule is asked of its kind, and not guessed from its numbers, during an outage too.
 func TestRuleTypes(t *testing.T) {
 	t.Parallel()
-	other := window("other", algorithm.MaxTokens)
-	for _, tt := range []struct {
-		a    algorithm.Algorithm
-		want weir.RuleType
-		text string // of a denial
-	}{
-		{weirtest.Windowless(weirtest.Window(5, time.Minute), 0), weir.LimitRule, "0 of 5 tokens remain"},
-		{weirtest.Windowless(other.Algorithm, 0), weir.LimitRule, "0 of 9007199254740991 tokens remain"},
-		{weirtest.Windowless(algorithm.SlidingLog{Limit: 5, Window: time.Minute}, 0), weir.LimitRule, "0 of 5 tokens remain"},
-		{oneJob, weir.LeaseRule, "0 of 1 tokens remain"},
-		{algorithm.Pause{}, weir.PauseRule, "which pauses the key"},
-	} {
-		for name, wrap := range map[string]weir.Wrapper{
-			"memory": nil, "scripts": weirtest.Pass, "denycache": denycache.New(nil).Wrap, "closed": outage.New(nil).Wrap,
-			"open": outage.New(&outage.Options{Fallback: outage.Open}).Wrap, "local": outage.New(&outage.Options{Fallback: outage.Local, Processes: 1}).Wrap,
-		} {
-			st, rules := weirtest.NewFaulty(), weirtest.Rules(weir.Rule{Name: "first", Algorithm: tt.a}, other)
-			l := weirtest.NewPolicy(t, memory.New(nil), rules)
-			if wrap != nil {
-				l = weirtest.Wrap(t, weirtest.NewPolicy(t, st, rules), wrap)
-			}
-			info, each := l.Rules()[0], make([]weir.Result, 2)
-			r := weir.Request{Key: keyU.Key, Cost: info.Limit}
-			switch tt.want {
-			case weir.LeaseRule:
-				r.ID = "id"
-			case weir.PauseRule:
-				r.Cost = 1
-			}
-			for i := range 4 {
-				switch {
-				case i == 2 && tt.want == weir.PauseRule:
-					pause(t, l, time.Minute, "u")
-				case i == 1 && r.ID != "":
-					r.ID = "other"
-				case i == 3: // only the outages differ from the request before
-					st.Set(weirtest.Down)
-				}
-				res, err := l.Decide(t.Context(), r, each)
-				switch {
-				case errors.Is(err, store.ErrUnavailable) && i == 3:
-					continue
-				case err != nil || info.Type != tt.want || each[0].Type != tt.want || res.Rule == "first" && res.Type != tt.want || each[1].Type != weir.LimitRule:
-					t.Errorf("%s, %v, request %d: got %+v, %v of %+v, want the type %v", name, info.Kind, i, res, err, each, tt.want)
-				}
-				if text := (&weir.DeniedError{Result: res}).Error(); i == 2 && !strings.Contains(text, tt.text) {
-					t.Errorf("%s, %v: got %q, want %q", name, info.Kind, text, tt.text)
-				}
+	st, each := weirtest.NewFaulty(), make([]weir.Result, 3)
+	l := weirtest.NewPolicy(t, st, weirtest.Rules(pauseRule, jobsRule, weir.Rule{Name: "high", Algorithm: weirtest.Windowless(weirtest.PerSecond, algorithm.MaxTokens)}))
+	for i, l := range []*weir.Limiter{l, weirtest.Wrap(t, l, outage.New(&outage.Options{Fallback: outage.Open}).Wrap)} {
+		st.Set([]weirtest.Fault{weirtest.Up, weirtest.Down}[i])
+		res := weirtest.Decide(t, l, weir.Request{Key: keyU.Key, ID: "x"}, each...)
+		for n, rule := range l.Rules() {
+			if each[n].Type != rule.Type || each[n].Rule == res.Rule && res.Type != rule.Type {
+				t.Errorf("outage %d: got %+v and %+v, want the type %v", i, res, each[n], rule.Type)
 			}
 		}
 	}
@@ -121,9 +77,8 @@ func TestDigest(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
 	limiter := func(opts *weir.Options, change func(p *weir.Policy)) *weir.Limiter {
-		p := weir.Policy{Name: "t", Segments: []string{"x", "y"}, Units: []string{"u", "v"}, Rules: []weir.Rule{
-			{Name: "a", By: []string{"x"}, Algorithm: weirtest.Window(40, time.Hour)}, window("b", 80), {Name: "c", Unit: "u", Algorithm: weirtest.Window(80, time.Hour)},
-		}}
+		p := by(2, "0", "all", "all")
+		p.Units, p.Rules[2].Unit = []string{"u", "v"}, "u"
 		if change != nil {
 			change(&p)
 		}
@@ -144,7 +99,7 @@ func TestDigest(t *testing.T) {
 	for name, same := range map[string]*weir.Limiter{
 		"another one":     limiter(&weir.Options{Prefix: weir.DefaultPrefix}, nil),
 		"in a wrapper":    weirtest.Wrap(t, one, weirtest.Pass),
-		"of With":         weirtest.With(t, one, weir.Rule{Name: "a", Algorithm: weirtest.Window(40, time.Hour)}),
+		"of With":         weirtest.With(t, one, weir.Rule{Name: "a", Algorithm: weirtest.PerSecond}),
 		"a shadow rule":   limiter(nil, func(p *weir.Policy) { p.Rules = append(p.Rules, shadow(rateRule)) }),
 		"the whole share": share(1),
 	} {
@@ -158,17 +113,17 @@ func TestDigest(t *testing.T) {
 		"Settles":         limiter(&weir.Options{Settles: true}, nil),
 		"name":            limiter(nil, func(p *weir.Policy) { p.Name = "u" }),
 		"segments":        limiter(nil, func(p *weir.Policy) { p.Segments = append(p.Segments, "z") }),
-		"secret":          limiter(nil, func(p *weir.Policy) { p.Secret = []string{"y"} }),
-		"By":              limiter(nil, func(p *weir.Policy) { p.Rules[0].By = []string{"y"} }),
+		"secret":          limiter(nil, func(p *weir.Policy) { p.Secret = []string{"1"} }),
+		"By":              limiter(nil, func(p *weir.Policy) { p.Rules[0].By = []string{"1"} }),
 		"By nil":          limiter(nil, func(p *weir.Policy) { p.Rules[0].By = nil }),
 		"a rule's name":   limiter(nil, func(p *weir.Policy) { p.Rules[1].Name = "d" }),
 		"a rule's cost":   limiter(nil, func(p *weir.Policy) { p.Rules[1].Cost = 2 }),
 		"a rule's unit":   limiter(nil, func(p *weir.Policy) { p.Rules[2].Unit = "v" }),
-		"a limit":         weirtest.With(t, one, window("b", 81)),
+		"a limit":         weirtest.With(t, one, weir.Rule{Name: "b", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 6}}),
 		"one rule":        weirtest.Only(t, one, "a"),
 		"the other rule":  weirtest.Only(t, one, "b"),
 		"half of a share": share(2),
-		"a quarter":       share(4),
+		"a fifth":         share(5),
 	} {
 		if was := seen[other.Digest()]; was != "" {
 			t.Errorf("%s: the digest is that of %s", name, was)

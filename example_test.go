@@ -133,36 +133,6 @@ func ExampleLimiter_Acquire() {
 	// Output: true <nil>
 }
 
-func ExampleLimiter_DoMany() {
-	lim, err := weir.New("api", memory.New(nil), algorithm.FixedWindow{Limit: 3, Window: time.Hour}, nil)
-	if err != nil {
-		panic(err)
-	}
-	requests := []weir.Request{{Key: weir.KeyOf("ann"), Cost: 3}, {Key: weir.KeyOf("bob")}, {Key: weir.KeyOf("")}}
-	for _, a := range lim.DoMany(context.Background(), requests) {
-		fmt.Println(a.Result.Allowed, a.Result.Remaining, a.Err)
-	}
-	// Output:
-	// true 0 <nil>
-	// true 2 <nil>
-	// false 0 weir: the key's segment "key" is empty: it must have at least 1 byte
-}
-
-func ExampleLimiter_TakeUpTo() {
-	lim, err := weir.New("jobs", memory.New(nil), algorithm.FixedWindow{Limit: 10, Window: time.Hour}, nil)
-	if err != nil {
-		panic(err)
-	}
-	for range 3 {
-		res, err := lim.TakeUpTo(context.Background(), 6, "queue")
-		fmt.Println(res.Allowed, res.Granted, res.RetryAfter.Round(time.Minute), err)
-	}
-	// Output:
-	// true 6 0s <nil>
-	// true 4 0s <nil>
-	// false 0 1h0m0s <nil>
-}
-
 // A failOpen allows every request for which the store is unavailable.
 type failOpen struct{ next weir.Decider }
 
@@ -272,31 +242,6 @@ func ExampleRule() {
 	// Output:
 	// true false <nil>
 	// true true <nil>
-}
-
-func ExampleLimiter_StoreKeys() {
-	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{
-		Name:     "api",
-		Segments: []string{"tenant", "user"},
-		Rules: []weir.Rule{
-			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.TokenBucket{Capacity: 200, Refill: algorithm.PerSecond(100)}},
-			{Name: "user", Algorithm: algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}},
-		},
-	}, nil)
-	if err != nil {
-		panic(err)
-	}
-	lists, err := lim.StoreKeys(weir.KeyOf("acme", "ann"))
-	if err != nil {
-		panic(err)
-	}
-	for i, rule := range lim.Rules() {
-		stored, ok := lim.ParseStoreKey(lists[i][0])
-		fmt.Println(rule.Name, rule.Limit, lists[i], stored.Key.Segments(), ok)
-	}
-	// Output:
-	// tenant 200 [weir:api:{acme}:tenant.t2] [acme -] true
-	// user 20 [weir:api:{acme}:user.t2:ann] [acme ann] true
 }
 
 // A GraphQL API limits requests and points. The points of a query are known after it ran.

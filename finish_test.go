@@ -16,6 +16,7 @@ import (
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/observe"
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
 )
 
 // work is a policy with two places, a bucket of 10 tokens and a pause.
@@ -222,24 +223,19 @@ func TestLeaseFinish(t *testing.T) {
 // The methods Settle, SettleCosts, Refund and Finish return a Settlement.
 func TestSettlement(t *testing.T) {
 	t.Parallel()
-	l := newWork(t, weirtest.NewStore(weirtest.NewClock()), true)
-	ctx, r := t.Context(), weir.Request{Key: weir.KeyOf("ann"), ID: "a", Cost: 3}
+	l := newWork(t, memory.New(nil), true)
+	ctx, r := t.Context(), weir.Request{Key: keyU.Key, ID: "a", Cost: 3, Actual: weir.ActualCost(4)}
 	weirtest.Allow(t, l, r)
-	with := r
-	with.Actual = weir.ActualCost(4) // SettleCosts keeps it
-	for i, tt := range []struct {
-		call func() (weir.Settlement, error)
-		want weir.Settlement
-	}{
-		{func() (weir.Settlement, error) { return l.Settle(ctx, r, 5) }, weir.Settlement{Found: true, Cost: 5}},
-		{func() (weir.Settlement, error) { return l.SettleCosts(ctx, with, weir.Costs{}) }, weir.Settlement{Found: true, Cost: 4}},
-		{func() (weir.Settlement, error) { return l.Finish(ctx, r, weir.Actual{}) }, weir.Settlement{Found: true, Held: true, Cost: 4}},
-		{func() (weir.Settlement, error) { return l.Finish(ctx, r, weir.ActualCost(2)) }, weir.Settlement{Found: true, Cost: 2}},
-		{func() (weir.Settlement, error) { return l.Refund(ctx, r) }, weir.Settlement{Found: true}},
-		{func() (weir.Settlement, error) { return l.Refund(ctx, r) }, weir.Settlement{}},
-	} {
-		if got, err := tt.call(); got != tt.want || err != nil {
-			t.Errorf("call %d: got %+v, %v, want %+v", i, got, err, tt.want)
+	for i, want := range []weir.Settlement{{Found: true, Cost: 5}, {Found: true, Cost: 4}, {Found: true, Held: true, Cost: 4}, {Found: true}, {}} {
+		got, err := [...]func() (weir.Settlement, error){
+			func() (weir.Settlement, error) { return l.Settle(ctx, r, 5) },
+			func() (weir.Settlement, error) { return l.SettleCosts(ctx, r, weir.Costs{}) }, // which keeps r.Actual
+			func() (weir.Settlement, error) { return l.Finish(ctx, r, weir.Actual{}) },
+			func() (weir.Settlement, error) { return l.Refund(ctx, r) },
+			func() (weir.Settlement, error) { return l.Refund(ctx, r) },
+		}[i]()
+		if got != want || err != nil {
+			t.Errorf("call %d: got %+v, %v, want %+v", i, got, err, want)
 		}
 	}
 }

@@ -108,6 +108,9 @@ func leftOf(t *testing.T, l *weir.Limiter, key weir.Key) string {
 	var left []string
 	for _, rule := range l.Rules() {
 		res := weirtest.Decide(t, weirtest.Only(t, l.Bare(), rule.Name), weir.Request{Key: key, Op: weir.Peek, Costs: weir.CostsOf(zero)})
+		if res.Type != rule.Type {
+			t.Errorf("rule %q: got %+v, want the type %v", rule.Name, res, rule.Type)
+		}
 		switch {
 		case rule.Type != weir.PauseRule:
 			left = append(left, strconv.FormatInt(res.Remaining, 10))
@@ -199,7 +202,8 @@ func settle(actual int64, id string) weir.Request {
 type recorder struct {
 	store.Store
 	mu    sync.Mutex
-	keys  []string
+	keys  []string // of the last call
+	all   []string
 	evals int
 	mgets int
 	times int
@@ -210,7 +214,11 @@ func (r *recorder) calls() int { return r.evals + r.mgets + r.times }
 func (r *recorder) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	r.mu.Lock()
 	r.evals++
-	r.keys = slices.Clone(keys)
+	r.keys = nil
+	for _, key := range keys { // the caller can use its memory again
+		r.keys = append(r.keys, strings.Clone(key))
+	}
+	r.all = append(r.all, r.keys...)
 	r.mu.Unlock()
 	return r.Store.Eval(ctx, s, keys, args, reply)
 }

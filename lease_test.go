@@ -13,7 +13,6 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/sleep"
 	"github.com/weir-go/weir/internal/test/weirtest"
-	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -64,10 +63,9 @@ func TestLease(t *testing.T) {
 // TestAcquire has how long Acquire waits for a lease that is held for a minute, and what it returns.
 func TestAcquire(t *testing.T) {
 	t.Parallel()
-	unknown := fmt.Errorf("store: %w", context.DeadlineExceeded)
-	answers := func(res weir.Result) weir.Wrapper {
-		return around(func(context.Context, weir.Decider, weir.Request, []weir.Result) (weir.Result, error) { return res, nil })
-	}
+	bare := around(func(context.Context, weir.Decider, weir.Request, []weir.Result) (weir.Result, error) {
+		return weir.Result{}, nil
+	})
 	for _, tt := range []struct {
 		name    string
 		release time.Duration // of the first lease; 0 means that it expires
@@ -83,7 +81,7 @@ func TestAcquire(t *testing.T) {
 		{name: "expired", within: time.Hour, took: time.Minute},
 		{name: "ctx ends", within: 3 * second, want: []error{context.DeadlineExceeded, weir.ErrDenied}, took: 3 * second},
 		{name: "can never be allowed", wrap: deny, within: time.Hour, want: []error{weir.ErrDenied}},
-		{name: "denied without a RetryAfter", wrap: answers(weir.Result{}), within: second, want: []error{context.DeadlineExceeded, weir.ErrDenied}, took: second},
+		{name: "denied without a RetryAfter", wrap: bare, within: second, want: []error{context.DeadlineExceeded, weir.ErrDenied}, took: second},
 		{name: "the client notices the deadline", fails: true, overdue: true, within: time.Hour, want: []error{context.DeadlineExceeded, weir.ErrDenied}, slack: second},
 		{name: "the client has another deadline", fails: true, within: time.Hour, want: []error{context.DeadlineExceeded}, slack: second},
 	} {
@@ -93,7 +91,7 @@ func TestAcquire(t *testing.T) {
 				calls := 0
 				st := &weirtest.Hooked{Store: memory.New(nil), Before: func(context.Context, *store.Script) error {
 					if calls++; tt.fails && calls == 3 {
-						return unknown
+						return fmt.Errorf("store: %w", context.DeadlineExceeded)
 					}
 					return nil
 				}}
@@ -138,34 +136,6 @@ func TestAcquire(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The lease of a lost reply is released, even if the store denied the later attempts
-// because of another rule.
-func TestAcquireDegradedOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &weirtest.Hooked{Store: memory.New(nil), Lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
-		calls := 0
-		st.Before = func(context.Context, *store.Script) error {
-			if calls++; calls > 1 {
-				st.Lose = nil
-			}
-			return nil
-		}
-		plain := weirtest.NewPolicy(t, st, weirtest.Rules(
-			weir.Rule{Name: "jobs", Algorithm: oneJob, Cost: 1},
-			weir.Rule{Name: "starts", Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}}))
-		l := weirtest.Wrap(t, plain, outage.New(&outage.Options{Budget: time.Hour, Failures: 1000}).Wrap)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if lease, err := l.Acquire(ctx, keyU); lease != nil || !errors.Is(err, weir.ErrDenied) || calls < 3 {
-			t.Errorf("got %+v, %v after %d calls, want ErrDenied", lease, err, calls)
-		}
-		if res := weirtest.Left(t, weirtest.Only(t, plain, "jobs"), "u"); res.Remaining != 1 {
-			t.Errorf("got %+v, want that the lease is free", res)
-		}
-	})
 }
 
 // TestKeepAlive has how long KeepAlive holds a lease of a minute, and how it ends. It renews the

@@ -82,17 +82,14 @@ func playDirect(t *testing.T, r *rand.Rand, name string) int {
 			}
 			res[i], errs[i] = lims[i][plan].Decide(t.Context(), q, each[i][:])
 		}
-		var keys [2]map[string]time.Duration
-		var values [2]string
+		var held [2]string // every key with its value and its TTL
 		if call%16 == 15 {
 			for i, st := range stores {
-				keys[i] = maps.Collect(st.All())
-				values[i] = valuesOf(t, st, keys[i])
+				held[i] = fmt.Sprint(dump(t, st), maps.Collect(st.All()))
 			}
 		}
-		if res[0] != res[1] || each[0] != each[1] || fmt.Sprint(errs[0]) != fmt.Sprint(errs[1]) || !maps.Equal(keys[0], keys[1]) || values[0] != values[1] {
-			t.Fatalf("%s, call %d, %+v by %+v:\ndirect %+v %v %v\n%s\nscript %+v %v %v\n%s",
-				name, call, q, p.Rules, res[0], errs[0], keys[0], values[0], res[1], errs[1], keys[1], values[1])
+		if res[0] != res[1] || each[0] != each[1] || fmt.Sprint(errs[0]) != fmt.Sprint(errs[1]) || held[0] != held[1] {
+			t.Fatalf("%s, call %d, %+v by %+v:\ndirect %+v %v %s\nscript %+v %v %s", name, call, q, p.Rules, res[0], errs[0], held[0], res[1], errs[1], held[1])
 		}
 		switch r.IntN(8) {
 		case 0:
@@ -108,29 +105,22 @@ func playDirect(t *testing.T, r *rand.Rand, name string) int {
 	return calls
 }
 
+// directRules returns up to six random rules, most of which are decided directly.
 func directRules(r *rand.Rand) []weir.Rule {
 	list := make([]weir.Rule, 1+r.IntN(6))
 	for i := range list {
 		rule := &list[i]
 		rule.Name = fmt.Sprintf("r%d", i)
-		n := 1 + r.Int64N(10)
-		switch r.IntN(6) {
-		case 0:
-			rule.Algorithm = algorithm.GCRA{Rate: algorithm.PerSecond(1 + r.Int64N(7)), Burst: n}
-		case 1:
-			rule.Algorithm = algorithm.FixedWindow{Limit: n, Window: time.Duration(1+r.IntN(9)) * time.Second, Aligned: r.IntN(2) == 0}
-		case 2:
-			rule.Algorithm = algorithm.TokenBucket{Capacity: n, Refill: algorithm.PerSecond(1 + r.Int64N(7)), AtOnce: r.IntN(2) == 0}
-		case 3:
-			rule.Algorithm = algorithm.LeakyBucket{Rate: algorithm.PerSecond(1 + r.Int64N(7)), Queue: n}
-		case 4:
-			rule.Algorithm = algorithm.SlidingCounter{Limit: n, Window: 4 * time.Second}
-		default: // with this algorithm, no decision is direct
-			rule.Algorithm = algorithm.SlidingLog{Limit: n, Window: 4 * time.Second}
-			if len(list) > 2 {
-				rule.Algorithm = algorithm.GCRA{Rate: algorithm.PerMinute(50), Burst: n}
-			}
+		n, rate, second := 1+r.Int64N(10), algorithm.PerSecond(1+r.Int64N(7)), time.Second
+		algorithms := []algorithm.Algorithm{
+			algorithm.GCRA{Rate: rate, Burst: n}, algorithm.FixedWindow{Limit: n, Window: time.Duration(1+r.IntN(9)) * second, Aligned: r.IntN(2) == 0},
+			algorithm.TokenBucket{Capacity: n, Refill: rate, AtOnce: r.IntN(2) == 0}, algorithm.LeakyBucket{Rate: rate, Queue: n},
+			algorithm.SlidingCounter{Limit: n, Window: 4 * second}, algorithm.SlidingLog{Limit: n, Window: 4 * second},
 		}
+		if len(list) > 2 { // with a SlidingLog, no decision is direct
+			algorithms = algorithms[:5]
+		}
+		rule.Algorithm = algorithms[r.IntN(len(algorithms))]
 		if r.IntN(4) == 0 {
 			rule.Cost = 1 + r.Int64N(min(2, n))
 		}
@@ -144,36 +134,15 @@ func directRules(r *rand.Rand) []weir.Rule {
 func randomRequest(r *rand.Rand, call, segments int) weir.Request {
 	names := []string{"x", "%7B%3A%25%7D", "{:%}", strings.Repeat("long", 60)} // the second is the third, escaped
 	key := []string{names[r.IntN(len(names))], names[r.IntN(3)]}
-	q := weir.Request{Key: weir.KeyOf(key[:segments]...), Cost: r.Int64N(4)}
-	switch r.IntN(10) {
-	case 0:
-		q.Op = weir.Peek
-		q.MaxWait = time.Duration(r.IntN(2)) * time.Second
-	case 1:
-		q.Op, q.Cost = weir.TakeUpTo, 1+r.Int64N(5)
-	case 2:
-		q.MaxWait = time.Duration(r.Int64N(int64(3 * time.Second)))
-		if r.IntN(4) == 0 {
-			q.MaxWait = weir.Never
-		}
-	case 3:
-		q.Op = weir.Reset
-	case 4:
-		q.Op, q.ID = weir.Refund, fmt.Sprint(r.IntN(call+1))
-	case 5:
-		q.ID = fmt.Sprint(call)
+	requests := []weir.Request{
+		{Op: weir.Peek, Cost: r.Int64N(4), MaxWait: time.Duration(r.IntN(2)) * time.Second}, {Op: weir.TakeUpTo, Cost: 1 + r.Int64N(5)}, {Op: weir.Reset},
+		{Cost: r.Int64N(4), MaxWait: time.Duration(r.Int64N(int64(3 * time.Second)))}, {Cost: r.Int64N(4), MaxWait: weir.Never},
+		{Op: weir.Refund, ID: fmt.Sprint(r.IntN(call + 1))}, {Cost: r.Int64N(4), ID: fmt.Sprint(call)},
+		{Cost: r.Int64N(4)}, {Cost: r.Int64N(4)}, {}, {}, {},
 	}
+	q := requests[r.IntN(len(requests))]
+	q.Key = weir.KeyOf(key[:segments]...)
 	return q
-}
-
-// valuesOf returns the values of keys.
-func valuesOf(t *testing.T, st *memory.Store, keys map[string]time.Duration) string {
-	names := slices.Sorted(maps.Keys(keys))
-	values, err := st.MGet(t.Context(), names, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprint(names, values)
 }
 
 // A meter is a Meter whose methods call the functions that are set.

@@ -1,7 +1,6 @@
 package weir_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -64,43 +63,31 @@ func TestNewPolicyRejects(t *testing.T) {
 	}{
 		{"no store", nil, weirtest.Rules(one...), nil, "the store is nil: pass a store, for example memory.New(nil)"},
 		{"a store that cannot work", memory.New(&memory.Options{MaxKeys: -1}), weirtest.Rules(one...), nil, "MaxKeys is -1"},
-		{"a zero memory store", &memory.Store{}, weirtest.Rules(one...), nil, "make one with New"},
 		{"a nil memory store", (*memory.Store)(nil), weirtest.Rules(one...), nil, "make one with New"},
 		{"no name", st, weir.Policy{Name: "-", Rules: one}, weir.ErrInvalidRule, "name is empty: give each limiter its own name"},
 		{"a long name", st, weir.Policy{Name: long, Rules: one}, weir.ErrInvalidRule, "129 bytes"},
-		{"no segments", st, weir.Policy{Segments: []string{}, Rules: one}, weir.ErrInvalidRule, "from 1 to 8"},
-		{"nine segments", st, weir.Policy{Segments: strings.Split("abcdefghi", ""), Rules: one}, weir.ErrInvalidRule, "9 names"},
 		{"an empty segment", st, weir.Policy{Segments: []string{"ip", ""}, Rules: one}, weir.ErrInvalidRule, "Policy.Segments[1] is empty"},
 		{"a segment twice", st, weir.Policy{Segments: []string{"ip", "ip"}, Rules: one}, weir.ErrInvalidRule, `Policy.Segments has the name "ip" twice`},
 		{"an unknown secret", st, weir.Policy{Secret: []string{"token"}, Rules: one}, weir.ErrInvalidRule, `Policy.Secret names the segment "token", which does not exist: the segments are "key"`},
 		{"nine units", st, weir.Policy{Units: strings.Split("abcdefghi", ""), Rules: one}, weir.ErrInvalidRule, "Policy.Units has 9 names: it must have at most 8"},
-		{"a long unit", st, weir.Policy{Units: []string{"a", long}, Rules: one}, weir.ErrInvalidRule, "Policy.Units[1] has 129 bytes"},
-		{"a unit twice", st, weir.Policy{Units: []string{"a", "a"}, Rules: one}, weir.ErrInvalidRule, `Policy.Units has the name "a" twice`},
 		{"an unknown unit", st, x(weir.Rule{Unit: "u", Algorithm: weirtest.PerSecond}), weir.ErrInvalidRule, `rule "x": Unit is "u": Policy.Units must declare it: it has none`},
 		{"a unit and a cost", st, x(weir.Rule{Unit: "u", Cost: 1, Algorithm: weirtest.PerSecond}), weir.ErrInvalidRule, `Cost is 1: it must be 0, because the rule counts the unit "u"`},
 		{"a unit of leases", st, x(weir.Rule{Unit: "u", Algorithm: oneJob}), weir.ErrInvalidRule, "it must be empty, because a concurrency does not count tokens"},
 		{"no rules", st, weirtest.Rules(), weir.ErrInvalidRule, "from 1 to 16"},
 		{"17 rules", st, weirtest.Rules(many...), weir.ErrInvalidRule, "17 rules"},
-		{"no algorithm", st, of(nil), weir.ErrInvalidRule, `rule "x": its Algorithm is nil`},
-		{"a nil pointer", st, of((*algorithm.GCRA)(nil)), weir.ErrInvalidRule, `rule "x": its Algorithm is nil`},
 		{"an invalid limit", st, weirtest.Rules(many[0], weir.Rule{Name: "x", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1)}}), weir.ErrInvalidLimit, `weir: rule "x": GCRA.Burst is 0`},
-		{"a bare error of the algorithm", st, weirtest.Rules(weir.Rule{Algorithm: fake{err: algorithm.ErrInvalidLimit}}), weir.ErrInvalidLimit, "weir: rule 0: invalid limit"},
 		{"no limit", st, of(fake{}), weir.ErrInvalidRule, "returned no limit"},
-		{"a limit without kind", st, of(fake{limit: &contract.Limit{Capacity: 1}}), weir.ErrInvalidRule, "without a Kind"},
 		{"a limit without capacity", st, of(fake{limit: &contract.Limit{Kind: kind}}), weir.ErrInvalidRule, "Capacity 0"},
 		{"a kind without arithmetic", st, of(fake{limit: &contract.Limit{Kind: kind, Capacity: 1}}), weir.ErrInvalidRule, "kind mine"},
 		{"one name missing", st, weirtest.Rules(many[0], weir.Rule{Algorithm: weirtest.PerSecond}), weir.ErrInvalidRule, "rule 1 has no Name"},
 		{"one name twice", st, weirtest.Rules(many[0], many[1], many[0]), weir.ErrInvalidRule, `two rules are named "a"`},
-		{"a long rule name", st, weirtest.Rules(weir.Rule{Name: long, Algorithm: weirtest.PerSecond}), weir.ErrInvalidRule, "129 bytes"},
 		{"negative cost", st, x(weir.Rule{Algorithm: weirtest.PerSecond, Cost: -1}), weir.ErrInvalidRule, "Cost is -1"},
 		{"a cost above the capacity", st, x(weir.Rule{Algorithm: weirtest.PerSecond, Cost: 6}), weir.ErrInvalidRule, "Cost is 6: it must be at most 5"},
 		{"a cost above the most at once", st, x(weir.Rule{Algorithm: weirtest.Capped(weirtest.PerSecond, 2), Cost: 3}), weir.ErrInvalidRule, "Cost is 3: a gcra can consume at most 2 at once"},
 		{"a cost of a pause", st, x(weir.Rule{Algorithm: algorithm.Pause{}, Cost: 2}), weir.ErrInvalidRule, "Cost is 2: it must be 0, because a pause consumes no tokens"},
 		{"by nothing", st, by(3, "all"), weir.ErrInvalidRule, `rule "a": By is empty`},
 		{"by an unknown segment", st, by(3, "9"), weir.ErrInvalidRule, `rule "a": By names the segment "9", which does not exist: the segments are "0", "1", "2"`},
-		{"by one segment twice", st, by(3, "010"), weir.ErrInvalidRule, `By names the segment "0" twice: name it once`},
 		{"nothing in common", st, by(2, "0", "1"), weir.ErrInvalidRule, "the rules have no segment in common"},
-		{"nothing in common among three", st, by(3, "01", "12", "02"), weir.ErrInvalidRule, "in common"},
 		{"leases and metadata", st, weirtest.Rules(jobsRule, metaRule), weir.ErrInvalidRule, "cannot share a limiter: a lease needs an ID, and metadata cannot be refunded"},
 		{"only a shadow rule", st, weirtest.Rules(shadow(rateRule)), weir.ErrInvalidRule, "at least one must not be"},
 		{"a shadow rule without a name", st, shadows(weir.Rule{Algorithm: weirtest.PerSecond}), weir.ErrInvalidRule, "a shadow rule has no Name"},
@@ -135,47 +122,38 @@ func TestNewPolicyRejects(t *testing.T) {
 // With. The advice in the error is true for the rule.
 func TestSettles(t *testing.T) {
 	t.Parallel()
-	w := algorithm.FixedWindow{Limit: 5, Window: time.Hour}
 	of := func(a algorithm.Algorithm) []weir.Rule { return []weir.Rule{{Algorithm: a}} }
 	daily := algorithm.GCRA{Rate: algorithm.PerDay(1), Burst: 1000}
-	place := costing(jobsRule, 1)
+	place, w := costing(jobsRule, 1), window("w", 5)
+	var limiters []*weir.Limiter
 	for _, tt := range []struct {
 		rules []weir.Rule
 		says  string // empty: the rules can be settled
 	}{
-		{of(w), ""},
-		{of(algorithm.GCRA{Rate: algorithm.PerDay(1_000_003), Burst: 100_000}), ""},
+		{of(algorithm.GCRA{Rate: algorithm.PerDay(1), Burst: 3}), ""},
 		{of(algorithm.SlidingCounter{Limit: 1 << 26, Window: time.Hour}), ""},
-		{[]weir.Rule{place, window("w", 5)}, ""},
-		{[]weir.Rule{{Algorithm: w, Cost: 1}}, "Settle: every rule has a Cost"},
-		{[]weir.Rule{place, costing(window("w", 5), 1)}, "Settle: every rule has a Cost"},
-		{of(debtless{w}), "is a fixedwindow, which cannot be in debt: use another algorithm"},
+		{[]weir.Rule{place, w}, ""},
+		{[]weir.Rule{costing(w, 1)}, "Settle: every rule has a Cost"},
+		{[]weir.Rule{place, costing(w, 1)}, "Settle: every rule has a Cost"},
+		{of(debtless{weirtest.Window(5, time.Hour)}), "is a fixedwindow, which cannot be in debt: use another algorithm"},
 		{[]weir.Rule{metaRule}, "is a metadatawindow, whose tokens cannot be refunded"},
 		{[]weir.Rule{place}, "Settle: a rule holds leases: no other rule can be settled"},
-		{[]weir.Rule{jobsRule, window("w", 5)}, `rule "jobs" holds leases: with Options.Settles, set its Cost to 1`},
-		{[]weir.Rule{place, window("w", 5), {Name: "try", Algorithm: oneJob, Shadow: true}}, `rule "try" holds leases: with Options.Settles, set its Cost to 1`},
+		{[]weir.Rule{jobsRule, w}, `rule "jobs" holds leases: with Options.Settles, set its Cost to 1`},
+		{[]weir.Rule{place, w, {Name: "try", Algorithm: oneJob, Shadow: true}}, `rule "try" holds leases: with Options.Settles, set its Cost to 1`},
 		{of(algorithm.GCRA{Rate: algorithm.Every(algorithm.MaxSpan), Burst: 1}), "which cannot be in debt with the limit 1 in 1250999h53m47.370496s: lower the limit, shorten its time"},
 		{of(daily), "which has the limit 1000 in 24000h0m0s and can be in debt by 51124: Options.Settles needs 100 times the limit"},
 		{of(weirtest.Windowless(daily, 0)), "which has the limit 1000 and can be in debt by 51124: Options.Settles needs 100 times the limit: lower the limit, or use another algorithm"},
-		{of(weirtest.Windowless(weirtest.Window(algorithm.MaxTokens, time.Hour), 0)), "which cannot be in debt with the limit 9007199254740991: lower the limit, or use another algorithm"},
 		{of(algorithm.SlidingCounter{Limit: 1 << 27, Window: time.Hour}), "can be in debt by 8455716863"},
 	} {
-		st := memory.New(nil)
-		_, err := weir.NewPolicy(st, weir.Policy{Name: "l", Rules: tt.rules}, &weir.Options{Settles: true})
-		if tt.says == "" && err != nil || tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)) {
+		weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(tt.rules...))
+		l, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "l", Rules: tt.rules}, &weir.Options{Settles: true})
+		if limiters = append(limiters, l); tt.says == "" && err != nil || tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)) {
 			t.Errorf("%+v: got %v, want %q", tt.rules, err, tt.says)
 		}
-		if _, err := weir.NewPolicy(st, weir.Policy{Name: "l", Rules: tt.rules}, nil); err != nil {
-			t.Errorf("%+v: without Settles: %v", tt.rules, err)
-		}
 	}
-	l, err := weir.New("l", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerDay(1), Burst: 3}, &weir.Options{Settles: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = l.With(weir.Rule{Algorithm: daily})
+	_, err := limiters[0].With(of(daily)...)
 	wantError(t, err, weir.ErrUnsupported, "Options.Settles needs 100 times the limit")
-	weirtest.With(t, weirtest.Only(t, l, ""), weir.Rule{Algorithm: daily})
+	weirtest.With(t, weirtest.Only(t, limiters[0], ""), of(daily)...)
 }
 
 // Misuse is rejected before the store is called. Check returns the same error.
@@ -191,6 +169,9 @@ func TestMisuse(t *testing.T) {
 		return l
 	}
 	of := func(list ...weir.Rule) *weir.Limiter { return limiter(false, weirtest.Rules(list...)) }
+	other := metaRule
+	other.Name = "other"
+	lists := of(metaRule, other)
 	one, two, costs, list, leases, w := of(rateRule), of(rateRule, window("w", 5)), of(costing(rateRule, 1)), of(metaRule), of(jobsRule, rateRule), of(window("w", 5))
 	work := limiter(true, weirtest.Rules(costing(jobsRule, 1), window("w", 5)))
 	units := limiter(false, weir.Policy{Units: []string{"rows", "later", "bytes"}, Rules: []weir.Rule{
@@ -214,9 +195,6 @@ func TestMisuse(t *testing.T) {
 		says string
 	}{
 		{one, ask(-1, ""), weir.ErrInvalidCost, "Request.Cost is -1: it must be 0 or more; 0 means 1"},
-		{one, do(weir.Refund, -1, "x"), weir.ErrInvalidCost, "Request.Cost is -1"},
-		{one, weir.Request{Key: weir.KeyOf("")}, weir.ErrInvalidKey, `the key's segment "key" is empty`},
-		{one, weir.Request{Key: weir.KeyOf("u", "v")}, weir.ErrInvalidKey, "the key has 2 segments: it must have 1"},
 		{three, weir.Request{Key: weir.KeyOf("a", "b")}, weir.ErrInvalidKey, `2 segments: it must have 3: "0", "1", "2"`},
 		{three, weir.Request{Key: weir.KeyOf(strings.Split("abcdefghi", "")...)}, weir.ErrInvalidKey, "9 segments"},
 		{three, weir.Request{Key: weir.KeyOf("a", "", "c"), Op: weir.Reset}, weir.ErrInvalidKey, `"1" is empty`}, // though no rule is by it
@@ -300,12 +278,12 @@ func TestMisuse(t *testing.T) {
 		{func() error { return two.Check(u, make([]weir.Result, 1)) }, nil, "each has 1 elements"},
 		{func() error { _, err := one.AllowN(ctx, 0, "u"); return err }, weir.ErrInvalidCost, "AllowN: the cost is 0: it must be at least 1"},
 		{func() error { _, err := one.TakeUpTo(ctx, -1, "u"); return err }, weir.ErrInvalidCost, "TakeUpTo: the cost is -1"},
-		{func() error { _, err := one.Force(ctx, 0, "u"); return err }, weir.ErrInvalidCost, "Force: the cost is 0"},
 		{func() error { _, err := one.WaitN(ctx, 0, "u"); return err }, weir.ErrInvalidCost, "WaitN: the cost is 0"},
 		{func() error { _, err := one.Entries(ctx, "u"); return err }, weir.ErrUnsupported, "Entries: no rule keeps metadata: a rule must be an algorithm.MetadataWindow"},
+		{func() error { _, err := lists.Entries(ctx, "u"); return err }, weir.ErrInvalidRule, "Entries: 2 rules keep metadata: select one with Limiter.Only"},
 		{func() error { _, err := list.Entries(ctx); return err }, weir.ErrInvalidKey, "0 segments"},
+		{func() error { _, err := one.StoreKeys(weir.KeyOf("u", "v")); return err }, weir.ErrInvalidKey, "the key has 2 segments"},
 		{func() error { _, err := one.TryAcquire(ctx, u); return err }, weir.ErrUnsupported, "no rule holds leases: a rule must be an algorithm.Concurrency"},
-		{func() error { _, err := one.Acquire(ctx, u); return err }, weir.ErrUnsupported, "algorithm.Concurrency"},
 		{func() error { _, err := leases.TryAcquire(ctx, weir.Request{}); return err }, weir.ErrInvalidKey, "0 segments"},
 		{func() error { _, err := work.TryAcquire(ctx, weir.Request{Op: weir.TakeUpTo}); return err }, weir.ErrUnsupported, "Request.Op is TakeUpTo: it must be Consume"},
 		{func() error {
@@ -329,31 +307,6 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// A request that is not valid is an error, even if the memory store knows the key.
-func TestMisuseOfAKnownKey(t *testing.T) {
-	t.Parallel()
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, tt := range []struct {
-		ctx  context.Context
-		r    weir.Request
-		want error
-	}{
-		{t.Context(), weir.Request{Key: weir.KeyOf("u")}, weir.ErrInvalidKey},
-		{t.Context(), weir.Request{Key: weir.KeyOf("u", "")}, weir.ErrInvalidKey},
-		{t.Context(), weir.Request{Key: weir.KeyOf("u", "x"), Cost: -1}, weir.ErrInvalidCost},
-		{t.Context(), weir.Request{Key: weir.KeyOf("u", "x"), Metadata: "m"}, weir.ErrUnsupported},
-		{t.Context(), weir.Request{Key: weir.KeyOf("u", "x"), Op: 99}, weir.ErrUnsupported},
-		{ended, weir.Request{Key: weir.KeyOf("u", "x")}, context.Canceled},
-	} {
-		l := weirtest.NewPolicy(t, memory.New(nil), by(2, "0"))
-		weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u", "x")})
-		if res, err := l.Decide(tt.ctx, tt.r, nil); !errors.Is(err, tt.want) || res != (weir.Result{}) {
-			t.Errorf("%+v: got %+v, %v, want %v", tt.r, res, err, tt.want)
-		}
-	}
-}
-
 // Zero values and nil pointers return errors that say what to call, or nothing.
 func TestZeroValues(t *testing.T) {
 	t.Parallel()
@@ -361,26 +314,22 @@ func TestZeroValues(t *testing.T) {
 	u := weir.Request{Key: weir.KeyOf("u"), MaxWait: 1}
 	for _, l := range []*weir.Limiter{nil, {}} {
 		for name, call := range map[string]func() error{
-			"Valid":      l.Valid,
-			"Allow":      func() error { _, err := l.Allow(ctx, "u"); return err },
-			"Decide":     func() error { _, err := l.Decide(ctx, u, nil); return err },
-			"DoMany":     func() error { return l.DoMany(ctx, make([]weir.Request, 1))[0].Err },
-			"Reset":      func() error { return l.Reset(ctx, "u") },
-			"Refund":     func() error { _, err := l.Refund(ctx, u); return err },
-			"Finish":     func() error { _, err := l.Finish(ctx, u, weir.Actual{}); return err },
-			"Pause":      func() error { _, err := l.Pause(ctx, 1, "u"); return err },
-			"Entries":    func() error { _, err := l.Entries(ctx, "u"); return err },
-			"Wait":       func() error { _, err := l.Wait(ctx, "u"); return err },
-			"Reserve":    func() error { _, err := l.Reserve(ctx, u); return err },
-			"Acquire":    func() error { _, err := l.Acquire(ctx, u); return err },
-			"TryAcquire": func() error { _, err := l.TryAcquire(ctx, u); return err },
-			"With":       func() error { _, err := l.With(); return err },
-			"Only":       func() error { _, err := l.Only(""); return err },
-			"Wrap":       func() error { _, err := l.Wrap(weirtest.Pass); return err },
-			"Share":      func() error { _, err := l.Share(2, st); return err },
-			"Check":      func() error { return l.Check(u, nil) },
-			"StoreKeys":  func() error { _, err := l.StoreKeys(u.Key); return err },
-			"Ready":      func() error { return l.Ready(ctx) },
+			"Valid":     l.Valid,
+			"Allow":     func() error { _, err := l.Allow(ctx, "u"); return err },
+			"Decide":    func() error { _, err := l.Decide(ctx, u, nil); return err },
+			"DoMany":    func() error { return l.DoMany(ctx, make([]weir.Request, 1))[0].Err },
+			"Pause":     func() error { _, err := l.Pause(ctx, 1, "u"); return err },
+			"Entries":   func() error { _, err := l.Entries(ctx, "u"); return err },
+			"Wait":      func() error { _, err := l.Wait(ctx, "u"); return err },
+			"Reserve":   func() error { _, err := l.Reserve(ctx, u); return err },
+			"Acquire":   func() error { _, err := l.Acquire(ctx, u); return err },
+			"With":      func() error { _, err := l.With(); return err },
+			"Only":      func() error { _, err := l.Only(""); return err },
+			"Wrap":      func() error { _, err := l.Wrap(weirtest.Pass); return err },
+			"Share":     func() error { _, err := l.Share(2, st); return err },
+			"Check":     func() error { return l.Check(u, nil) },
+			"StoreKeys": func() error { _, err := l.StoreKeys(u.Key); return err },
+			"Ready":     func() error { return l.Ready(ctx) },
 		} {
 			t.Run(name, func(t *testing.T) { wantError(t, call(), nil, "make one with New or NewPolicy") })
 		}
@@ -406,24 +355,14 @@ func TestZeroValues(t *testing.T) {
 			t.Errorf("ID is %q", lease.ID())
 		}
 	}
+	for _, err := range []error{weir.ErrInvalidRule, weir.ErrInvalidKey, weir.ErrUnsupported, weir.ErrDenied, weir.ErrLeaseLost} {
+		wantError(t, err, nil, "")
+	}
 	l := weirtest.New(t, st, &weirtest.PerSecond) // a pointer to an algorithm
 	if err := l.Valid(); err != nil || !weirtest.Left(t, l, "u").Allowed {
 		t.Errorf("Valid: %v", err)
 	}
 	if l, err := weir.New("t", st, algorithm.GCRA{}, nil); l != nil || !errors.Is(err, weir.ErrInvalidLimit) {
 		t.Errorf("a zero algorithm: got %v, %v", l, err)
-	}
-}
-
-// Every sentinel error has the prefix.
-func TestErrorPrefix(t *testing.T) {
-	t.Parallel()
-	for _, err := range []error{
-		weir.ErrInvalidLimit, weir.ErrInvalidCost, weir.ErrInvalidRule, weir.ErrInvalidKey, weir.ErrInvalidMetadata,
-		weir.ErrInvalidLease, weir.ErrUnsupported, weir.ErrDenied, weir.ErrLeaseLost,
-	} {
-		if !strings.HasPrefix(err.Error(), "weir: ") {
-			t.Errorf("%q has no prefix", err)
-		}
 	}
 }

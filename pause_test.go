@@ -3,8 +3,8 @@ package weir_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,35 +95,6 @@ func TestPause(t *testing.T) {
 	wantError(t, err, weir.ErrDenied, `denied by rule "pause", which pauses the key: retry after`)
 }
 
-// While a key is open, a limiter answers as if it had no rule that pauses: such a rule never
-// stands in the way of what the other rules support, and is shown only if it denies.
-func TestPauseOpen(t *testing.T) {
-	t.Parallel()
-	for _, other := range []weir.Rule{rateRule, window("full", algorithm.MaxTokens), costing(rateRule, 2), metaRule, jobsRule} {
-		c := weirtest.NewClock()
-		for _, rules := range [][]weir.Rule{{pauseRule, other}, {other, pauseRule}} {
-			with, alone := weirtest.NewPolicy(t, weirtest.NewStore(c), weirtest.Rules(rules...)), weirtest.NewPolicy(t, weirtest.NewStore(c), weirtest.Rules(other))
-			for i, r := range []weir.Request{
-				{Op: weir.Peek}, {}, {Cost: 2}, {Cost: 2}, {Cost: 9}, {Cost: algorithm.MaxTokens}, ask(1, "a"), ask(1, "a"), ask(2, "a"), {MaxWait: time.Minute},
-				do(weir.TakeUpTo, 9, ""), do(weir.TakeUpTo, 9, "b"), do(weir.Force, 3, ""), do(weir.Force, 3, "c"),
-				settle(3, "a"), do(weir.Refund, 0, "a"), {Metadata: "x"}, do(weir.Renew, 0, "a"), do(weir.Release, 0, "a"), {Op: weir.Reset}, {Op: weir.Peek, Cost: 2},
-			} {
-				r.Key = keyU.Key
-				want, wantErr := alone.Decide(t.Context(), r, nil)
-				each := make([]weir.Result, 2)
-				got, err := with.Decide(t.Context(), r, each)
-				if got != want || fmt.Sprint(err) != fmt.Sprint(wantErr) {
-					t.Errorf("%d, %+v:\ngot  %+v, %v\nwant %+v, %v", i, r, got, err, want, wantErr)
-				}
-				p := each[slices.IndexFunc(rules, func(r weir.Rule) bool { return r.Name == "pause" })]
-				if p.Rule != "" && (!p.Allowed || p.Remaining != algorithm.MaxTokens || p.Delay != 0 || p.RetryAfter != 0 || p.ResetAfter != 0) {
-					t.Errorf("%d, %+v: the pause answers %+v", i, r, p)
-				}
-			}
-		}
-	}
-}
-
 // A thousand callers sleep through a pause, and then leave at the pace of the other rule,
 // with two calls of the store each. Who sleeps reserves nothing, so an open user who shares the
 // pace does not wait behind them.
@@ -160,46 +131,10 @@ func TestPauseSleepers(t *testing.T) {
 	}
 }
 
-// A Resume opens the key for new callers at once. Who sleeps notices it, a shorter pause
-// and a longer one at the end of the sleep.
-func TestPauseSleeps(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		resume bool
-		pause  time.Duration // 10 s after the pause of a minute began
-		first  time.Duration // when the sleeper leaves
-		later  time.Duration // how long a later caller waits
-	}{
-		"nothing happens":           {false, 0, time.Minute, 50 * time.Second},
-		"resumed":                   {true, 0, time.Minute, 0},
-		"longer":                    {false, 90 * time.Second, 100 * time.Second, 90 * time.Second},
-		"resumed, and paused again": {true, 20 * time.Second, time.Minute, 20 * time.Second},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			l := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(pauseRule, rateRule))
-			id := pause(t, l, time.Minute, "u")
-			first := make(chan time.Duration)
-			go func() { first <- leaves(t, l, 1, "u")[0] }()
-			time.Sleep(10 * time.Second)
-			if tt.resume {
-				resume(t, l, true, id, "u")
-			}
-			if tt.pause > 0 {
-				pause(t, l, tt.pause, "u")
-			}
-			if later := leaves(t, l, 1, "u")[0]; later != tt.later {
-				t.Errorf("%s: a later caller waited %v, want %v", name, later, tt.later)
-			}
-			if got := <-first; got != tt.first {
-				t.Errorf("%s: the sleeper left after %v, want %v", name, got, tt.first)
-			}
-		})
-	}
-}
-
 // WaitFor sleeps only if the rule that is shown is the pause, the store decided, and the
 // pause ends before the caller may no longer wait. Otherwise it is denied at once. After
-// the sleep, MaxWait is what is left.
+// the sleep, MaxWait is what is left. Who sleeps notices a Resume, a shorter pause and a longer one
+// at the end of the sleep.
 func TestPauseWait(t *testing.T) {
 	t.Parallel()
 	const minute = time.Minute
@@ -216,30 +151,36 @@ func TestPauseWait(t *testing.T) {
 		maxWait, deadline time.Duration // 0 means none
 		cost              int64
 		wrap              weir.Wrapper
-		want              string // the rule that denies; "" means that the request is allowed
+		meanwhile         func(l *weir.Limiter, id string) // 10 s after the pause began
+		want              string                           // the rule that denies; "" means that the request is allowed
 		took              time.Duration
 		after             time.Duration // RetryAfter
 	}{
-		{"in time by MaxWait", rateRule, 0, minute + time.Microsecond, 0, 1, weirtest.Pass, "", minute, 0},
-		{"in time by the deadline", rateRule, 0, 0, minute + time.Microsecond, 1, weirtest.Pass, "", minute, 0},
-		{"MaxWait ends with the pause", rateRule, 0, minute, 0, 1, weirtest.Pass, "pause", 0, minute},
-		{"the deadline ends with the pause", rateRule, 0, weir.Never, minute, 1, weirtest.Pass, "pause", 0, minute},
-		{"MaxWait ends before the deadline", rateRule, 0, minute, time.Hour, 1, weirtest.Pass, "pause", 0, minute},
-		{"never", rateRule, 0, weir.Never, 0, 6, weirtest.Pass, "rate", 0, weir.Never},
-		{"the debt lasts longer", rateRule, 300, weir.Never, 90 * time.Second, 1, weirtest.Pass, "rate", 0, 206 * time.Second},
-		{"the debt is late after the pause", rateRule, 82, weir.Never, 77 * time.Second, 1, weirtest.Pass, "rate", minute, time.Second},
-		{"the debt is in time after the pause", rateRule, 82, weir.Never, 78 * time.Second, 1, weirtest.Pass, "", 78 * time.Second, 0},
-		{"the debt is late for MaxWait", rateRule, 82, 77 * time.Second, 0, 1, weirtest.Pass, "rate", minute, time.Second},
-		{"the debt is in time for MaxWait", rateRule, 82, 78 * time.Second, 0, 1, weirtest.Pass, "", 78 * time.Second, 0},
-		{"a degraded denial", rateRule, 0, weir.Never, 0, 1, degraded, "pause", 0, minute},
-		{"a limit as high", high, 300, 90 * time.Second, 0, 1, weirtest.Pass, "high", 0, 206 * time.Second},
+		{"in time by MaxWait", rateRule, 0, minute + time.Microsecond, 0, 1, weirtest.Pass, nil, "", minute, 0},
+		{"in time by the deadline", rateRule, 0, 0, minute + time.Microsecond, 1, weirtest.Pass, nil, "", minute, 0},
+		{"MaxWait ends with the pause", rateRule, 0, minute, 0, 1, weirtest.Pass, nil, "pause", 0, minute},
+		{"the deadline ends with the pause", rateRule, 0, weir.Never, minute, 1, weirtest.Pass, nil, "pause", 0, minute},
+		{"MaxWait ends before the deadline", rateRule, 0, minute, time.Hour, 1, weirtest.Pass, nil, "pause", 0, minute},
+		{"never", rateRule, 0, weir.Never, 0, 6, weirtest.Pass, nil, "rate", 0, weir.Never},
+		{"the debt lasts longer", rateRule, 300, weir.Never, 90 * time.Second, 1, weirtest.Pass, nil, "rate", 0, 206 * time.Second},
+		{"the debt is late after the pause", rateRule, 82, weir.Never, 77 * time.Second, 1, weirtest.Pass, nil, "rate", minute, time.Second},
+		{"the debt is in time after the pause", rateRule, 82, weir.Never, 78 * time.Second, 1, weirtest.Pass, nil, "", 78 * time.Second, 0},
+		{"the debt is late for MaxWait", rateRule, 82, 77 * time.Second, 0, 1, weirtest.Pass, nil, "rate", minute, time.Second},
+		{"the debt is in time for MaxWait", rateRule, 82, 78 * time.Second, 0, 1, weirtest.Pass, nil, "", 78 * time.Second, 0},
+		{"resumed", rateRule, 0, weir.Never, 0, 1, weirtest.Pass, func(l *weir.Limiter, id string) { resume(t, l, true, id, "u") }, "", minute, 0},
+		{"a longer pause", rateRule, 0, weir.Never, 0, 1, weirtest.Pass, func(l *weir.Limiter, _ string) { pause(t, l, 90*time.Second, "u") }, "", 100 * time.Second, 0},
+		{"a degraded denial", rateRule, 0, weir.Never, 0, 1, degraded, nil, "pause", 0, minute},
+		{"a limit as high", high, 300, 90 * time.Second, 0, 1, weirtest.Pass, nil, "high", 0, 206 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(tt.rule, pauseRule))
 			for range tt.before {
 				weirtest.Allow(t, l, weir.Request{Key: keyU.Key, MaxWait: weir.Never})
 			}
-			pause(t, l, minute, "u")
+			id := pause(t, l, minute, "u")
+			if tt.meanwhile != nil {
+				time.AfterFunc(10*time.Second, func() { tt.meanwhile(l, id) })
+			}
 			ctx, start := t.Context(), time.Now()
 			if tt.deadline > 0 {
 				var cancel context.CancelFunc
@@ -249,6 +190,9 @@ func TestPauseWait(t *testing.T) {
 			res, err := weirtest.Wrap(t, l, tt.wrap).WaitFor(ctx, weir.Request{Key: keyU.Key, Cost: tt.cost, MaxWait: tt.maxWait})
 			if errors.Is(err, weir.ErrDenied) != (tt.want != "") || tt.want == "" && (err != nil || !res.Allowed || res.Rule != "rate") {
 				t.Errorf("%s: got %+v, %v, want it denied by %q", tt.name, res, err, tt.want)
+			}
+			if tt.want != "" && strings.Contains(err.Error(), "which pauses the key") != (tt.want == "pause" && tt.name != "a degraded denial") {
+				t.Errorf("%s: got %v", tt.name, err)
 			}
 			if took := time.Since(start); took != tt.took || res.RetryAfter != tt.after || tt.want != "" && res.Rule != tt.want {
 				t.Errorf("%s: got %+v after %v, want the RetryAfter %v after %v", tt.name, res, took, tt.after, tt.took)

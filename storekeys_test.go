@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -54,19 +55,14 @@ func TestStoreKeysRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lim.Name() != policy.Name {
-			t.Errorf("Name is %q, want %q", lim.Name(), policy.Name)
-		}
 		written := map[string]bool{}
 		for range 300 {
 			segments := []string{hostile(r), hostile(r), hostile(r)}
 			k := weir.KeyOf(segments...)
-			if _, err := lim.Allow(t.Context(), segments...); err != nil {
-				t.Fatal(err)
-			}
+			weirtest.Allow(t, lim, weir.Request{Key: k})
 			lists, err := lim.StoreKeys(k)
-			if err != nil {
-				t.Fatal(err)
+			if err != nil || lim.Name() != policy.Name {
+				t.Fatal(err, lim.Name())
 			}
 			for i, info := range lim.Rules() {
 				if want := map[string]int{"ring:": 4}[info.Name]; len(lists[i]) != max(want, 1) {
@@ -114,14 +110,10 @@ func checkParsed(t *testing.T, lim *weir.Limiter, info weir.RuleInfo, stored str
 			t.Fatalf("%q: the segment is %q, want a hash", stored, s.Value)
 		}
 	}
-	only, err := lim.Only(info.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err1 := only.Peek(t.Context(), segments...)
-	res, err2 := only.Decide(t.Context(), weir.Request{Key: got.Key, Op: weir.Peek}, nil)
-	if err1 != nil || err2 != nil || res.Remaining != want.Remaining || res.Remaining == res.Limit {
-		t.Fatalf("%q: with the parsed key %d of %d remain, %v, and with the key %d, %v", stored, res.Remaining, res.Limit, err2, want.Remaining, err1)
+	only := weirtest.Only(t, lim, info.Name)
+	want, res := weirtest.Left(t, only, segments...), weirtest.Decide(t, only, weir.Request{Key: got.Key, Op: weir.Peek})
+	if res.Remaining != want.Remaining || res.Remaining == res.Limit {
+		t.Fatalf("%q: with the parsed key %d of %d remain, and with the key %d", stored, res.Remaining, res.Limit, want.Remaining)
 	}
 	keys, err := only.StoreKeys(got.Key)
 	if err != nil || !slices.Contains(keys[0], stored) {
@@ -139,17 +131,11 @@ func checkParsed(t *testing.T, lim *weir.Limiter, info weir.RuleInfo, stored str
 // A key that is not the state of a rule of the limiter is not parsed.
 func TestParseForeignStoreKey(t *testing.T) {
 	t.Parallel()
-	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}
 	st := memory.New(nil)
-	lim, err := weir.NewPolicy(st, weir.Policy{Name: "api", Segments: []string{"tenant", "user"}, Secret: []string{"user"}, Rules: []weir.Rule{
-		{Name: "tenant", By: []string{"tenant"}, Algorithm: gcra}, {Name: "user", Algorithm: gcra},
-	}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf("acme", "ann"), ID: "1"}, nil); err != nil {
-		t.Fatal(err)
-	}
+	lim := weirtest.NewPolicy(t, st, weir.Policy{Name: "api", Segments: []string{"tenant", "user"}, Secret: []string{"user"}, Rules: []weir.Rule{
+		{Name: "tenant", By: []string{"tenant"}, Algorithm: weirtest.PerSecond}, {Name: "user", Algorithm: weirtest.PerSecond},
+	}})
+	weirtest.Allow(t, lim, weir.Request{Key: weir.KeyOf("acme", "ann"), ID: "1"})
 	parsed, markers := 0, 0
 	for key := range st.All() {
 		if _, ok := lim.ParseStoreKey(key); ok {

@@ -1,20 +1,16 @@
 package weir_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
-	"github.com/weir-go/weir/denycache"
 	"github.com/weir-go/weir/internal/test/weirtest"
-	"github.com/weir-go/weir/observe"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -136,181 +132,56 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// An Observer sees what a shadow rule would have done under the limits of a plan, and a
-// denycache.Cache does not remember it.
-func TestWithShadow(t *testing.T) {
-	t.Parallel()
-	var outcomes []observe.Outcome
-	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(rateRule, shadow(window("next", 2))))
-	l = weirtest.Wrap(t, l, observe.Observer(func(_ context.Context, d observe.Decision) { outcomes = append(outcomes, d.Outcome()) }).Wrap, denycache.New(nil).Wrap)
-	for range 3 {
-		weirtest.Allow(t, l, keyU)
-	}
-	more := weirtest.With(t, l, window("next", 4))
-	for range 4 {
-		if res := weirtest.Decide(t, more, keyU); !res.Allowed && res.Shadow != nil && len(outcomes) > 6 {
-			t.Errorf("a remembered denial: got %+v", res)
-		}
-	}
-	if want := []observe.Outcome{"allowed", "allowed", "shadow_denied", "allowed", "allowed", "denied", "denied"}; !slices.Equal(outcomes, want) {
-		t.Errorf("got %q, want %q", outcomes, want)
-	}
-}
-
-// A stricter limit holds from the next request on. What the earlier limit let a caller
-// consume counts until the state ends by that limit or, after a Force under the new
-// limit, by the new one.
-func TestWithStricter(t *testing.T) {
-	t.Parallel()
-	bucket := func(capacity int64, refill algorithm.Rate) weir.Policy {
-		return weirtest.Rules(weir.Rule{Name: "b", Algorithm: algorithm.TokenBucket{Capacity: capacity, Refill: refill}})
-	}
-	log := func(window time.Duration) weir.Policy {
-		return weirtest.Rules(weir.Rule{Name: "l", Algorithm: algorithm.SlidingLog{Limit: 10, Window: window}})
-	}
-	buckets := []weir.Policy{bucket(100, algorithm.PerSecond(10)), bucket(3, algorithm.PerMinute(10))}
-	logs := []weir.Policy{log(time.Minute), log(time.Hour)}
-	play(t, []trace{
-		{name: "TokenBucket", policies: buckets, steps: []step{
-			{0, 0, ask(50, ""), "50", ""},
-			{0, 1, ask(1, ""), "denied for 4m48s", ""},
-			{7 * second, 1, ask(1, ""), "1", ""},
-		}},
-		{name: "TokenBucket, after a Force", policies: buckets, steps: []step{
-			{0, 0, ask(50, ""), "50", ""},
-			{0, 1, do(weir.Force, 1, ""), "1", ""},
-			{0, 1, ask(1, ""), "denied for 4m54s", ""},
-			{294*second - 1000, 1, ask(1, ""), "denied for 1µs", ""},
-			{1000, 1, ask(1, ""), "1", ""},
-		}},
-		{name: "SlidingLog", policies: logs, steps: []step{
-			{0, 0, ask(10, ""), "10", ""},
-			{0, 1, ask(1, ""), "denied for 1h0m0s", ""},
-			{time.Minute, 1, ask(1, ""), "1", ""},
-		}},
-		{name: "SlidingLog, after a Force", policies: logs, steps: []step{
-			{0, 0, ask(10, ""), "10", ""},
-			{0, 1, do(weir.Force, 1, ""), "1", ""},
-			{time.Minute, 1, ask(1, ""), "denied for 59m0s", ""},
-			{59 * time.Minute, 1, ask(1, ""), "1", ""},
-		}},
-	})
-}
-
 // The limiter of Only decides by one rule, and takes the same keys, even if the rule has segments
 // after the braces.
 func TestOnly(t *testing.T) {
 	t.Parallel()
-	st := memory.New(nil)
 	p := by(2, "0", "all")
 	p.Rules[1].Algorithm = weirtest.Window(2, time.Minute)
-	l := weirtest.NewPolicy(t, st, p)
+	l := weirtest.NewPolicy(t, memory.New(nil), p)
 	first, second := weirtest.Only(t, l, "a"), weirtest.Only(t, l, "b")
-	u := weir.Request{Key: weir.KeyOf("x", "y")}
-	for _, want := range []int64{1, 0} {
-		if res := weirtest.Allow(t, second, u); res.Rule != "b" || res.Remaining != want {
-			t.Errorf("got %+v, want %d left of b", res, want)
-		}
+	for _, key := range []weir.Key{weir.KeyOf("x", "y"), weir.KeyOf("x", "y"), weir.KeyOf("x", "z")} {
+		weirtest.Allow(t, second, weir.Request{Key: key})
 	}
-	weirtest.Allow(t, second, weir.Request{Key: weir.KeyOf("x", "z")})
-	if res := weirtest.Left(t, l, "x", "y"); res.Allowed || res.Rule != "b" {
-		t.Errorf("got %+v, want a denial by b", res)
-	}
-	if res := weirtest.Left(t, first, "x", "y"); res.Remaining != 5 || res.Rule != "a" {
-		t.Errorf("got %+v, want all of a", res)
+	if y, z := leftOf(t, l, weir.KeyOf("x", "y")), leftOf(t, l, weir.KeyOf("x", "z")); y != "5 0" || z != "5 1" || weirtest.Left(t, first, "x", "y").Rule != "a" {
+		t.Errorf("%s and %s left", y, z)
 	}
 	if _, err := first.Allow(t.Context(), "x"); !errors.Is(err, weir.ErrInvalidKey) {
 		t.Errorf("a key of one segment: %v, want ErrInvalidKey", err)
 	}
 }
 
-// Reset clears the rules identified by the full key. Only(…).Reset clears one rule. If a key holds
-// a foreign value, no request changes any key.
+// Reset clears the rules identified by the full key. Only(…).Reset clears one rule.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name   string
 		policy weir.Policy
 		only   string
 		key    []string
-		want   error
 		gone   []string // the keys that Reset deletes, of the keys of x y z and x y w
 	}{
-		{"one rule", by(3, "all"), "", []string{"x", "y", "w"}, nil, []string{"weir:t:{x:y:w}:a.g2"}},
-		{"two rules by all", by(3, "all", "all"), "", []string{"x", "y", "z"}, nil, []string{"weir:t:{x:y:z}:a.g2", "weir:t:{x:y:z}:b.g2"}},
-		{"one by all", by(3, "0", "01", "all"), "", []string{"x", "y", "z"}, nil, []string{"weir:t:{x}:c.g2:y:z"}},
-		{"all by name", by(3, "0", "01", "012"), "", []string{"x", "y", "z"}, nil, []string{"weir:t:{x}:c.g2:y:z"}},
-		{"none by all", by(3, "0", "01", "02"), "", []string{"x", "y", "z"}, weir.ErrInvalidRule, nil},
-		{"someone else", by(3, "all"), "", []string{"x", "y", "v"}, nil, nil},
-		{"only the shared one", by(3, "0", "01", "all"), "a", []string{"x", "any", "any"}, nil, []string{"weir:t:{x}:a.g2"}},
-		{"only the last", by(3, "0", "01", "all"), "c", []string{"x", "y", "z"}, nil, []string{"weir:t:{x}:c.g2:y:z"}},
-		{"a foreign value", by(3, "all", "all"), "", []string{"f", "f", "f"}, store.ErrForeign, nil},
-		{"only a foreign value", by(3, "all", "all"), "b", []string{"f", "f", "f"}, store.ErrForeign, nil},
-		{"only beside a foreign value", by(3, "all", "all"), "a", []string{"f", "f", "f"}, nil, []string{"weir:t:{f:f:f}:a.g2"}},
+		{by(3, "all"), "", []string{"x", "y", "w"}, []string{"weir:t:{x:y:w}:a.g2"}},
+		{by(3, "all", "all"), "", []string{"x", "y", "z"}, []string{"weir:t:{x:y:z}:a.g2", "weir:t:{x:y:z}:b.g2"}},
+		{by(3, "0", "01", "012"), "", []string{"x", "y", "z"}, []string{"weir:t:{x}:c.g2:y:z"}},
+		{by(3, "all"), "", []string{"x", "y", "v"}, nil},
+		{by(3, "0", "01", "all"), "a", []string{"x", "any", "any"}, []string{"weir:t:{x}:a.g2"}},
+		{by(3, "0", "01", "all"), "c", []string{"x", "y", "z"}, []string{"weir:t:{x}:c.g2:y:z"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			st := memory.New(nil)
-			l := weirtest.NewPolicy(t, st, tt.policy)
-			for _, last := range []string{"z", "w"} {
-				weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("x", "y", last)})
-			}
-			if tt.key[0] == "f" {
-				weirtest.Plant(t, st, "weir:t:{f:f:f}:b.g2", store.Tag{'x', '1'}, 1)
-				weirtest.Allow(t, weirtest.Only(t, l, "a"), weir.Request{Key: weir.KeyOf("f", "f", "f")})
-				before := dump(t, st)
-				for _, op := range []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo, weir.Force} {
-					res, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf(tt.key...), Op: op}, nil)
-					if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), `"weir:t:{f:f:f}:b.g2"`) || res != (weir.Result{}) || !slices.Equal(before, dump(t, st)) {
-						t.Errorf("%v: got %+v, %v, want an ErrForeign that names the key, and that nothing changes", op, res, err)
-					}
-				}
-			}
-			keys := keysIn(st)
-			want := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return slices.Contains(tt.gone, key) })
-			if len(want) != len(keys)-len(tt.gone) {
-				t.Fatalf("the test expects %q to go, of %q", tt.gone, keys)
-			}
-			if tt.only != "" {
-				l = weirtest.Only(t, l, tt.only)
-			}
-			if err := l.Reset(t.Context(), tt.key...); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
-				t.Fatalf("got %v, want %v", err, tt.want)
-			}
-			if got := keysIn(st); !slices.Equal(got, want) {
-				t.Errorf("left %q, want %q", got, want)
-			}
-		})
-	}
-}
-
-// Entries lists the requests of one rule. If several rules keep metadata, the error asks
-// for Limiter.Only.
-func TestEntries(t *testing.T) {
-	t.Parallel()
-	other := metaRule
-	other.Name = "other"
-	for _, tt := range []struct {
-		rules []weir.Rule
-		only  string
-		want  error
-		says  string
-	}{
-		{[]weir.Rule{rateRule, metaRule}, "", nil, ""},
-		{[]weir.Rule{rateRule, metaRule, other}, "list", nil, ""},
-		{[]weir.Rule{metaRule, other}, "", weir.ErrInvalidRule, "Entries: 2 rules keep metadata: select one with Limiter.Only"},
-		{[]weir.Rule{rateRule, metaRule}, "rate", weir.ErrUnsupported, "algorithm.MetadataWindow"},
-	} {
-		l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(tt.rules...))
-		weirtest.Allow(t, l, weir.Request{Key: keyU.Key, Cost: 2, Metadata: "ann"})
+		st := memory.New(nil)
+		l := weirtest.NewPolicy(t, st, tt.policy)
+		for _, last := range []string{"z", "w"} {
+			weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("x", "y", last)})
+		}
+		before := keysIn(st)
 		if tt.only != "" {
 			l = weirtest.Only(t, l, tt.only)
 		}
-		list, err := l.Entries(t.Context(), "u")
-		if tt.want != nil {
-			wantError(t, err, tt.want, tt.says)
-		} else if err != nil || !slices.Equal(list, []weir.Entry{{Cost: 2, Metadata: "ann"}}) {
-			t.Errorf("got %+v, %v, want the entry of ann", list, err)
+		if err := l.Reset(t.Context(), tt.key...); err != nil {
+			t.Fatal(err)
+		}
+		gone := slices.DeleteFunc(before, func(key string) bool { return slices.Contains(keysIn(st), key) })
+		if !slices.Equal(gone, tt.gone) {
+			t.Errorf("Reset of %q deleted %q, want %q", tt.key, gone, tt.gone)
 		}
 	}
 }
@@ -387,38 +258,27 @@ func (h hasty) NewLimit() (*contract.Limit, error) {
 }
 
 // ShareFloor gives each of many processes one request of a small limit, and no more than
-// Share of a large limit.
+// Share of a large limit. A share cannot be divided again, and cannot get other limits: its tokens
+// are parts of the whole limit.
 func TestShareFloor(t *testing.T) {
 	t.Parallel()
-	l := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(window("small", 3), costing(window("costly", 19), 5), window("large", 100)))
+	st := memory.New(nil)
+	whole := weirtest.NewPolicy(t, st, weirtest.Rules(window("small", 3), costing(window("costly", 19), 5), window("large", 100)))
 	for n, want := range map[int]string{1: "3 19 100", 3: "1 6 33", 20: "1 6 5", 1 << 30: "1 6 1"} {
-		share, err := l.ShareFloor(n, memory.New(nil))
+		share, err := whole.ShareFloor(n, st)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := leftOf(t, share, keyU.Key); got != want {
+		if got := leftOf(t, share, weir.KeyOf("new")); got != want {
 			t.Errorf("%d processes: got limits of %s, want %s", n, got, want)
 		}
-		weirtest.Allow(t, share, keyU)
-	}
-	_, err := l.ShareFloor(0, memory.New(nil))
-	wantError(t, err, weir.ErrInvalidRule, "Share: the number of processes is 0")
-}
-
-// A share cannot be divided again, and cannot get other limits: its tokens are parts of
-// the whole limit.
-func TestShareOfAShare(t *testing.T) {
-	t.Parallel()
-	for _, n := range []int{1, 2} {
-		share, err := weirtest.New(t, memory.New(nil), weirtest.PerSecond).Share(n, memory.New(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, l := range []*weir.Limiter{share, weirtest.Only(t, share, "")} {
-			_, err = l.Share(2, memory.New(nil))
+		for _, l := range []*weir.Limiter{share, weirtest.Only(t, share, "large")} {
+			_, err = l.Share(2, st)
 			wantError(t, err, weir.ErrUnsupported, "Share: the limiter is a share already")
-			_, err = l.With(weir.Rule{Algorithm: weirtest.PerSecond})
+			_, err = l.With(window("large", 7))
 			wantError(t, err, weir.ErrUnsupported, "With: the limiter is a share: call With on the whole limiter, and then Share")
 		}
 	}
+	_, err := whole.ShareFloor(0, st)
+	wantError(t, err, weir.ErrInvalidRule, "Share: the number of processes is 0")
 }
