@@ -18,8 +18,8 @@ const second = time.Second
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	const log = 1000
-	for10 := func(name string, limit int64, times int) weir.Rule {
-		return weir.Rule{Name: name, Algorithm: weirtest.Window(limit, time.Duration(10*times)*second)}
+	in := func(name string, limit int64, seconds time.Duration) weir.Rule {
+		return weir.Rule{Name: name, Algorithm: weirtest.Window(limit, seconds*second)}
 	}
 	play(t, []trace{
 		{name: "one rule", policies: rules(weir.Rule{Algorithm: weirtest.PerSecond}), steps: []step{
@@ -42,7 +42,7 @@ func TestDecide(t *testing.T) {
 			{0, 0, weir.Request{}, "denied for 1h0m0s", "0"},
 			{0, 0, weir.Request{Op: weir.Force}, "1", "0"},
 		}},
-		{name: "three rules", policies: rules(for10("a", 5, 1), for10("b", 3, 2), for10("c", 3, 3)), steps: []step{
+		{name: "three rules", policies: rules(in("a", 5, 10), in("b", 3, 20), in("c", 3, 30)), steps: []step{
 			{0, 0, ask(2, ""), "2: b 1 of 3, full in 20s", "3 1 1"}, // the first of equal rules
 			{0, 0, ask(2, ""), "denied for 30s: c 1 of 3, full in 30s", "3 1 1"},
 			{0, 0, ask(4, ""), "denied for ever: b 1 of 3, full in 20s", "3 1 1"},
@@ -50,14 +50,14 @@ func TestDecide(t *testing.T) {
 			{20 * second, 0, ask(2, ""), "denied for 10s: c 1 of 3, full in 10s", "5 3 1"},
 			{0, 0, do(weir.TakeUpTo, 4, ""), "1: c 0 of 3, full in 10s", "4 2 0"},
 		}},
-		{name: "a rule with a Cost", policies: rules(for10("a", 10, 1), costing(for10("b", 3, 2), 1)), steps: []step{
+		{name: "a rule with a Cost", policies: rules(in("a", 10, 10), costing(in("b", 3, 20), 1)), steps: []step{
 			{0, 0, ask(4, ""), "4: b 2 of 3, full in 20s", "6 2"},
 			{0, 0, ask(5, ""), "5: a 1 of 10, full in 10s", "1 1"},
 			{0, 0, ask(2, ""), "denied for 10s: a 1 of 10, full in 10s", "1 1"},
 			{0, 0, do(weir.TakeUpTo, 9, ""), "1: a 0 of 10, full in 10s", "0 0"},
 			{10 * second, 0, ask(1, ""), "denied for 10s: b 0 of 3, full in 10s", "10 0"},
 		}},
-		{name: "only rules with a Cost", policies: rules(costing(for10("a", 10, 1), 3), costing(for10("b", 9, 2), 2)), steps: []step{
+		{name: "only rules with a Cost", policies: rules(costing(in("a", 10, 10), 3), costing(in("b", 9, 20), 2)), steps: []step{
 			{0, 0, ask(50, ""), "3: a 7 of 10, full in 10s", "7 7"},
 			{0, 0, ask(50, ""), "3: a 4 of 10, full in 10s", "4 5"},
 			{10 * second, 0, ask(1, ""), "2: b 3 of 9, full in 10s", "7 3"}, // Granted is that of the rule shown

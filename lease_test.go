@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,9 +89,9 @@ func TestAcquire(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				calls := 0
+				var calls atomic.Int64
 				st := &weirtest.Hooked{Store: memory.New(nil), Before: func(context.Context, *store.Script) error {
-					if calls++; tt.fails && calls == 3 {
+					if calls.Add(1) == 3 && tt.fails {
 						return fmt.Errorf("store: %w", context.DeadlineExceeded)
 					}
 					return nil
@@ -124,8 +125,8 @@ func TestAcquire(t *testing.T) {
 				if took := time.Since(start); took < tt.took || took > tt.took+tt.slack {
 					t.Errorf("it took %v, want %v and at most %v", took, tt.took, tt.slack)
 				}
-				if most := 10 + int(tt.took/(250*time.Millisecond)); calls > most {
-					t.Errorf("%d calls of the store, want at most %d", calls, most)
+				if most := 10 + int64(tt.took/(250*time.Millisecond)); calls.Load() > most {
+					t.Errorf("%d calls of the store, want at most %d", calls.Load(), most)
 				}
 				if tt.name == "ctx ends" {
 					wantError(t, err, nil, `Acquire: context deadline exceeded: denied by rule "concurrency"`)
@@ -156,7 +157,7 @@ func TestKeepAlive(t *testing.T) {
 		renewed  time.Duration    // when its holder renews it
 		lost     time.Duration    // when the lease is lost; 0 means never
 		because  error
-		renewals int // calls in 10 minutes; 0: any
+		renewals int64 // calls in 10 minutes; 0: any
 	}{
 		{name: "nothing happens", renewals: 30},
 		{name: "started late", started: 55 * s},
@@ -177,10 +178,11 @@ func TestKeepAlive(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				start, renewals := time.Now(), 0
+				var renewals atomic.Int64
+				start := time.Now()
 				st := &weirtest.Hooked{Store: memory.New(nil), Before: func(ctx context.Context, script *store.Script) error {
 					if strings.HasSuffix(script.Name(), ".renew") {
-						renewals++
+						renewals.Add(1)
 					}
 					switch now := time.Since(start); {
 					case now < tt.outage[0] || now >= tt.outage[1]:
@@ -227,8 +229,8 @@ func TestKeepAlive(t *testing.T) {
 				if (calls == 1) != (tt.lost > 0) || calls > 1 || tt.released > 0 && took != tt.released {
 					t.Errorf("lost was called %d times; it returned after %v", calls, took)
 				}
-				if tt.renewals > 0 && (renewals < tt.renewals || renewals > tt.renewals+tt.renewals/10) {
-					t.Errorf("%d renewals, want %d", renewals, tt.renewals)
+				if n := renewals.Load(); tt.renewals > 0 && (n < tt.renewals || n > tt.renewals+tt.renewals/10) {
+					t.Errorf("%d renewals, want %d", n, tt.renewals)
 				}
 				if tt.released > 0 {
 					lease.KeepAlive(t.Context(), func(err error) { t.Errorf("lost after Release: %v", err) })
