@@ -116,30 +116,30 @@ func TestForce(t *testing.T) {
 // TestMethods has what the methods make of their arguments.
 func TestMethods(t *testing.T) {
 	t.Parallel()
-	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), weirtest.PerSecond)
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), by(2, "0"))
 	ctx := t.Context()
 	for _, tt := range []struct {
 		call func() (weir.Result, error)
 		want string
 	}{
-		{func() (weir.Result, error) { return l.Allow(ctx, "u") }, "1: gcra 4 of 5, full in 1s"},
-		{func() (weir.Result, error) { return l.AllowN(ctx, 2, "u") }, "2: gcra 2 of 5, full in 3s"},
-		{func() (weir.Result, error) { return l.Peek(ctx, "u") }, "0: gcra 2 of 5, full in 3s"},
-		{func() (weir.Result, error) { return l.TakeUpTo(ctx, 9, "u") }, "2: gcra 0 of 5, full in 5s"},
-		{func() (weir.Result, error) { return l.Force(ctx, 7, "u") }, "7: gcra 0 of 5, full in 12s"},
+		{func() (weir.Result, error) { return l.Allow(ctx, "u", "x") }, "1: a 4 of 5, full in 1s"},
+		{func() (weir.Result, error) { return l.AllowN(ctx, 2, "u", "x") }, "2: a 2 of 5, full in 3s"},
+		{func() (weir.Result, error) { return l.Peek(ctx, "u", "x") }, "0: a 2 of 5, full in 3s"},
+		{func() (weir.Result, error) { return l.TakeUpTo(ctx, 9, "u", "x") }, "2: a 0 of 5, full in 5s"},
+		{func() (weir.Result, error) { return l.Force(ctx, 7, "u", "x") }, "7: a 0 of 5, full in 12s"},
 	} {
 		if res, err := tt.call(); answerOf(weir.Request{}, res, err) != tt.want {
 			t.Errorf("got %s, want %s", answerOf(weir.Request{}, res, err), tt.want)
 		}
 	}
-	for _, key := range [][]string{{}, {""}, {"u", "v"}} {
+	for _, key := range [][]string{{}, {"u"}, {"u", ""}, {"u", "x", "y"}} {
 		if res, err := l.Allow(ctx, key...); !errors.Is(err, weir.ErrInvalidKey) || res != (weir.Result{}) {
 			t.Errorf("the key %q: got %+v, %v", key, res, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	if res, err := l.Allow(ctx, "u"); !errors.Is(err, context.Canceled) || res != (weir.Result{}) {
+	if res, err := l.Allow(ctx, "u", "x"); !errors.Is(err, context.Canceled) || res != (weir.Result{}) {
 		t.Errorf("a context that has ended: got %+v, %v", res, err)
 	}
 }
