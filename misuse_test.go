@@ -66,10 +66,12 @@ func TestNewPolicyRejects(t *testing.T) {
 		{"a nil memory store", (*memory.Store)(nil), weirtest.Rules(one...), nil, "make one with New"},
 		{"no name", st, weir.Policy{Name: "-", Rules: one}, weir.ErrInvalidRule, "name is empty: give each limiter its own name"},
 		{"a long name", st, weir.Policy{Name: long, Rules: one}, weir.ErrInvalidRule, "129 bytes"},
+		{"no segments", st, weir.Policy{Segments: []string{}, Rules: one}, weir.ErrInvalidRule, "Policy.Segments has 0 names: it must have from 1 to 8"},
 		{"an empty segment", st, weir.Policy{Segments: []string{"ip", ""}, Rules: one}, weir.ErrInvalidRule, "Policy.Segments[1] is empty"},
 		{"a segment twice", st, weir.Policy{Segments: []string{"ip", "ip"}, Rules: one}, weir.ErrInvalidRule, `Policy.Segments has the name "ip" twice`},
 		{"an unknown secret", st, weir.Policy{Secret: []string{"token"}, Rules: one}, weir.ErrInvalidRule, `Policy.Secret names the segment "token", which does not exist: the segments are "key"`},
 		{"nine units", st, weir.Policy{Units: strings.Split("abcdefghi", ""), Rules: one}, weir.ErrInvalidRule, "Policy.Units has 9 names: it must have at most 8"},
+		{"a long unit", st, weir.Policy{Units: []string{"a", long}, Rules: one}, weir.ErrInvalidRule, "Policy.Units[1] has 129 bytes"},
 		{"an unknown unit", st, x(weir.Rule{Unit: "u", Algorithm: weirtest.PerSecond}), weir.ErrInvalidRule, `rule "x": Unit is "u": Policy.Units must declare it: it has none`},
 		{"a unit and a cost", st, x(weir.Rule{Unit: "u", Cost: 1, Algorithm: weirtest.PerSecond}), weir.ErrInvalidRule, `Cost is 1: it must be 0, because the rule counts the unit "u"`},
 		{"a unit of leases", st, x(weir.Rule{Unit: "u", Algorithm: oneJob}), weir.ErrInvalidRule, "it must be empty, because a concurrency does not count tokens"},
@@ -81,12 +83,14 @@ func TestNewPolicyRejects(t *testing.T) {
 		{"a kind without arithmetic", st, of(fake{limit: &contract.Limit{Kind: kind, Capacity: 1}}), weir.ErrInvalidRule, "kind mine"},
 		{"one name missing", st, weirtest.Rules(many[0], weir.Rule{Algorithm: weirtest.PerSecond}), weir.ErrInvalidRule, "rule 1 has no Name"},
 		{"one name twice", st, weirtest.Rules(many[0], many[1], many[0]), weir.ErrInvalidRule, `two rules are named "a"`},
+		{"a long rule name", st, weirtest.Rules(weir.Rule{Name: long, Algorithm: weirtest.PerSecond}), weir.ErrInvalidRule, "rule 0: its Name has 129 bytes"},
 		{"negative cost", st, x(weir.Rule{Algorithm: weirtest.PerSecond, Cost: -1}), weir.ErrInvalidRule, "Cost is -1"},
 		{"a cost above the capacity", st, x(weir.Rule{Algorithm: weirtest.PerSecond, Cost: 6}), weir.ErrInvalidRule, "Cost is 6: it must be at most 5"},
 		{"a cost above the most at once", st, x(weir.Rule{Algorithm: weirtest.Capped(weirtest.PerSecond, 2), Cost: 3}), weir.ErrInvalidRule, "Cost is 3: a gcra can consume at most 2 at once"},
 		{"a cost of a pause", st, x(weir.Rule{Algorithm: algorithm.Pause{}, Cost: 2}), weir.ErrInvalidRule, "Cost is 2: it must be 0, because a pause consumes no tokens"},
 		{"by nothing", st, by(3, "all"), weir.ErrInvalidRule, `rule "a": By is empty`},
 		{"by an unknown segment", st, by(3, "9"), weir.ErrInvalidRule, `rule "a": By names the segment "9", which does not exist: the segments are "0", "1", "2"`},
+		{"by one segment twice", st, by(3, "010"), weir.ErrInvalidRule, `By names the segment "0" twice: name it once`},
 		{"nothing in common", st, by(2, "0", "1"), weir.ErrInvalidRule, "the rules have no segment in common"},
 		{"leases and metadata", st, weirtest.Rules(jobsRule, metaRule), weir.ErrInvalidRule, "cannot share a limiter: a lease needs an ID, and metadata cannot be refunded"},
 		{"only a shadow rule", st, weirtest.Rules(shadow(rateRule)), weir.ErrInvalidRule, "at least one must not be"},
@@ -172,7 +176,8 @@ func TestMisuse(t *testing.T) {
 	other := metaRule
 	other.Name = "other"
 	lists := of(metaRule, other)
-	one, two, costs, list, leases, w := of(rateRule), of(rateRule, window("w", 5)), of(costing(rateRule, 1)), of(metaRule), of(jobsRule, rateRule), of(window("w", 5))
+	one, two, costs := of(rateRule), of(rateRule, window("w", 5)), of(costing(rateRule, 1))
+	list, leases, w := of(metaRule), of(jobsRule, rateRule), of(window("w", 5))
 	work := limiter(true, weirtest.Rules(costing(jobsRule, 1), window("w", 5)))
 	units := limiter(false, weir.Policy{Units: []string{"rows", "later", "bytes"}, Rules: []weir.Rule{
 		{Name: "bytes", Unit: "bytes", Algorithm: weirtest.PerSecond}, {Name: "rows", Unit: "rows", Algorithm: weirtest.PerSecond}}})
@@ -213,7 +218,6 @@ func TestMisuse(t *testing.T) {
 		{leases, ask(1, long), weir.ErrInvalidLease, "129 bytes"},
 		{leases, ask(2, "x"), weir.ErrInvalidCost, "at most 1"},
 		{one, do(weir.Renew, 0, "x"), weir.ErrUnsupported, "Renew: no rule holds leases"},
-		{one, do(weir.Release, 0, "x"), weir.ErrUnsupported, "Release: no rule holds leases"},
 		{leases, do(weir.Renew, 0, ""), weir.ErrInvalidLease, "Renew: Request.ID is empty"},
 		{leases, do(weir.Release, 0, long), weir.ErrInvalidLease, "129 bytes"},
 
@@ -278,6 +282,7 @@ func TestMisuse(t *testing.T) {
 		{func() error { return two.Check(u, make([]weir.Result, 1)) }, nil, "each has 1 elements"},
 		{func() error { _, err := one.AllowN(ctx, 0, "u"); return err }, weir.ErrInvalidCost, "AllowN: the cost is 0: it must be at least 1"},
 		{func() error { _, err := one.TakeUpTo(ctx, -1, "u"); return err }, weir.ErrInvalidCost, "TakeUpTo: the cost is -1"},
+		{func() error { _, err := one.Force(ctx, 0, "u"); return err }, weir.ErrInvalidCost, "Force: the cost is 0"},
 		{func() error { _, err := one.WaitN(ctx, 0, "u"); return err }, weir.ErrInvalidCost, "WaitN: the cost is 0"},
 		{func() error { _, err := one.Entries(ctx, "u"); return err }, weir.ErrUnsupported, "Entries: no rule keeps metadata: a rule must be an algorithm.MetadataWindow"},
 		{func() error { _, err := lists.Entries(ctx, "u"); return err }, weir.ErrInvalidRule, "Entries: 2 rules keep metadata: select one with Limiter.Only"},

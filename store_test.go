@@ -28,7 +28,8 @@ func TestOneCall(t *testing.T) {
 		r    weir.Request
 		keys int // of the last call
 	}{
-		{bare, ask(1, ""), 2}, {bare, do(weir.Peek, 1, ""), 2}, {bare, do(weir.TakeUpTo, 5, "y"), 4}, {bare, ask(1, "x"), 4}, {bare, settle(2, "x"), 4}, {bare, do(weir.Refund, 0, "x"), 4}, {bare, weir.Request{Op: weir.Reset}, 2},
+		{bare, ask(1, ""), 2}, {bare, do(weir.Peek, 1, ""), 2}, {bare, do(weir.TakeUpTo, 5, "y"), 4},
+		{bare, ask(1, "x"), 4}, {bare, settle(2, "x"), 4}, {bare, do(weir.Refund, 0, "x"), 4}, {bare, weir.Request{Op: weir.Reset}, 2},
 		{l, weir.Request{Op: weir.Pause, ID: "p", For: time.Hour}, 1}, {l, do(weir.Resume, 0, "p"), 1},
 	} {
 		st.evals = 0

@@ -97,7 +97,6 @@ func TestLateGrant(t *testing.T) {
 		"Acquire, later":         {[]weir.Rule{job}, acquire(""), 5 * s, nil, 3, false},
 		"Reserve, late":          {[]weir.Rule{turn}, reserve(0, ""), 2 * s, nil, 2, false},
 		"TryAcquire fails":       {[]weir.Rule{job}, tryAcquire, 0, store.ErrUnavailable, 4, true},
-		"Reserve fails":          {[]weir.Rule{turn}, reserve(0, ""), 0, store.ErrUnavailable, 4, true},
 		"an ID of the caller":    {[]weir.Rule{turn}, reserve(0, "mine"), 2 * s, nil, 0, true},
 		"a short lease":          {[]weir.Rule{jobs("job", 3*s), other}, tryAcquire, 20 * s, nil, 2, false},
 		"a very short lease":     {[]weir.Rule{jobs("job", s/2), other}, tryAcquire, 20 * s, nil, 1, false},

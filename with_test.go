@@ -163,7 +163,6 @@ func TestReset(t *testing.T) {
 		{by(3, "all"), "", []string{"x", "y", "w"}, []string{"weir:t:{x:y:w}:a.g2"}},
 		{by(3, "all", "all"), "", []string{"x", "y", "z"}, []string{"weir:t:{x:y:z}:a.g2", "weir:t:{x:y:z}:b.g2"}},
 		{by(3, "0", "01", "012"), "", []string{"x", "y", "z"}, []string{"weir:t:{x}:c.g2:y:z"}},
-		{by(3, "all"), "", []string{"x", "y", "v"}, nil},
 		{by(3, "0", "01", "all"), "a", []string{"x", "any", "any"}, []string{"weir:t:{x}:a.g2"}},
 		{by(3, "0", "01", "all"), "c", []string{"x", "y", "z"}, []string{"weir:t:{x}:c.g2:y:z"}},
 	} {
