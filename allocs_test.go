@@ -44,6 +44,9 @@ func TestAllocations(t *testing.T) {
 			{Name: "all", Algorithm: fast},
 		},
 	})
+	units := weirtest.NewPolicy(t, st, weir.Policy{Units: []string{"input", "output", "microcents"}, Rules: []weir.Rule{
+		{Name: "input", Unit: "input", Algorithm: fast}, {Name: "output", Unit: "output", Algorithm: fast}, {Name: "pause", Algorithm: algorithm.Pause{}},
+	}})
 	user, ip, token := "user:1000", "192.0.2.1", "a token that is longer than thirty-two bytes"
 	long := strings.Repeat("{", 90)
 	each := make([]weir.Result, 2)
@@ -66,6 +69,10 @@ func TestAllocations(t *testing.T) {
 		{"two rules", func() (weir.Result, error) { return two.Allow(ctx, ip, user, token) }, true},
 		{"Decide with each", func() (weir.Result, error) {
 			return two.Decide(ctx, weir.Request{Key: weir.KeyOf(ip, user, token)}, each)
+		}, true},
+		{"Costs", func() (weir.Result, error) {
+			costs := weir.CostsOf(map[string]int64{"input": 1, "output": 1, "microcents": 0})
+			return units.Decide(ctx, weir.Request{Key: weir.KeyOf(user), Costs: costs}, nil)
 		}, true},
 		{"Allow through three wrappers", func() (weir.Result, error) { return wrapped.Allow(ctx, ip, user, token) }, true},
 		{"Decide through three wrappers", func() (weir.Result, error) {

@@ -1,24 +1,26 @@
 package weir_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/store/memory"
 )
 
 // gateway is the policy of a gateway for language models.
 func gateway() weir.Policy {
-	team := []string{"team"}
-	return weir.Policy{Name: "llm", Segments: []string{"team", "user"}, Units: []string{"input", "output", "microcents"}, Rules: []weir.Rule{
-		{Name: "requests", Algorithm: algorithm.TokenBucket{Refill: algorithm.PerMinute(60), Capacity: 60}, Cost: 1},
-		{Name: "input", By: team, Unit: "input", Algorithm: algorithm.TokenBucket{Refill: algorithm.PerMinute(10_000), Capacity: 10_000}},
-		{Name: "output", By: team, Unit: "output", Algorithm: algorithm.TokenBucket{Refill: algorithm.PerMinute(6_000), Capacity: 6_000}},
-		{Name: "month", By: team, Unit: "microcents", Algorithm: algorithm.Calendar{Limit: 50_000_000_000, Every: algorithm.Month, Day: 17, Zone: "Europe/Berlin"}},
-		{Name: "provider", By: team, Algorithm: algorithm.Pause{}},
+	bucket := func(perMinute int64) algorithm.Algorithm {
+		return algorithm.TokenBucket{Refill: algorithm.PerMinute(perMinute), Capacity: perMinute}
+	}
+	return weir.Policy{Name: "llm", Units: []string{"input", "output", "microcents", "later"}, Rules: []weir.Rule{
+		{Name: "requests", Algorithm: bucket(60), Cost: 1},
+		{Name: "input", Unit: "input", Algorithm: bucket(10_000)},
+		{Name: "output", Unit: "output", Algorithm: bucket(6_000)},
+		{Name: "month", Unit: "microcents", Algorithm: algorithm.Calendar{Limit: 50_000, Every: algorithm.Month, Day: 17, Zone: "Europe/Berlin"}},
+		{Name: "provider", Algorithm: algorithm.Pause{}},
 	}}
 }
 
@@ -26,156 +28,113 @@ func amounts(input, output, cents int64) weir.Costs {
 	return weir.CostsOf(map[string]int64{"input": input, "output": output, "microcents": cents})
 }
 
-// TestCosts follows one call of a gateway: one decision over three units, and one settlement.
+// TestCosts has what requests answer in rules that count units.
 func TestCosts(t *testing.T) {
 	t.Parallel()
-	c := weirtest.NewClock()
-	st := weirtest.NewStore(c)
-	l, err := weir.NewPolicy(st, gateway(), &weir.Options{Settles: true})
+	of := func(r weir.Request, costs weir.Costs) weir.Request { r.Costs = costs; return r }
+	bytes := func(n int64) weir.Costs { return weir.CostsOf(map[string]int64{"bytes": n}) }
+	to := func(costs weir.Costs) weir.Request {
+		return weir.Request{Op: weir.Settle, ID: "x", Actual: weir.ActualCosts(costs)}
+	}
+	units := func(list ...weir.Rule) []weir.Policy { return []weir.Policy{{Units: []string{"bytes"}, Rules: list}} }
+	perSecond := func(name, unit string, n int64) weir.Rule {
+		return weir.Rule{Name: name, Unit: unit, Algorithm: algorithm.TokenBucket{Capacity: n, Refill: algorithm.PerSecond(n)}}
+	}
+	one := weir.CostsOf(map[string]int64{"output": 6500}) // of the units
+	play(t, []trace{
+		{"one call of a gateway", []weir.Policy{gateway()}, true, []step{
+			{0, 0, of(ask(0, "x"), amounts(1200, 4000, 3500)), "1: requests 59 of 60, full in 1s", "59 8800 2000 46500 open"},
+			{0, 0, of(ask(0, "x"), amounts(1200, 4000, 3500)), "repeat, 1", "59 8800 2000 46500 open"},
+			{0, 0, of(ask(0, "x"), amounts(1200, 4001, 3500)), `! the amount of the unit "output" is 4001, and Request.ID names a decision that asked for 4000`, ""},
+			{0, 0, of(ask(0, ""), amounts(0, 2001, 0)), "denied for 10ms: output 2000 of 6000, full in 40s", "59 8800 2000 46500 open"},
+			{0, 0, to(amounts(1180, 812, 1900)), "found true, cost 0", "59 8820 5188 48100 open"},
+			{0, 0, to(amounts(1180, 812, 1900)), "found true, cost 0", "59 8820 5188 48100 open"},
+			{0, 0, to(one), "found true, cost 0", "59 8820 0 48100 open"},                                 // the others keep their amounts
+			{0, 0, of(ask(0, ""), amounts(1, 0, 1)), "denied for 5s: output 0 of 6000, full in 1m5s", ""}, // in debt by 500
+			{5 * second, 0, of(ask(0, ""), amounts(1, 0, 1)), "0", ""},
+			{0, 0, of(do(weir.Force, 0, ""), amounts(0, 700, 0)), "700: output 0 of 6000, full in 1m7s", ""},
+			{0, 0, of(ask(0, ""), weir.CostsOf(map[string]int64{"input": 1, "output": 0, "microcents": 0, "later": 1 << 60})), "denied for 7s", ""},
+			{9 * time.Minute, 0, of(do(weir.Refund, 0, "x"), amounts(1200, 4000, 1)), "! Refund: Request.Cost is 0: the decision asked for more of it or of a unit in Request.Costs", ""},
+			{0, 0, do(weir.Refund, 0, "x"), "found true, cost 0", "60 10000 6000 49999 open"}, // the month still has the tokens
+			{0, 0, to(amounts(1, 1, 1)), "found false, cost 0", "60 10000 6000 49999 open"},
+		}},
+		{"an amount of 0 is settled for 10 minutes", units(perSecond("u", "bytes", 5)), true, []step{
+			{0, 0, of(ask(0, "x"), bytes(0)), "0: u 5 of 5, full in 0s", "5"},
+			{10*time.Minute - time.Microsecond, 0, to(bytes(3)), "found true, cost 0", "2"},
+			{0, 0, to(bytes(3)), "found true, cost 0", "2"},
+			{time.Hour, 0, of(ask(0, "y"), bytes(0)), "0", "5"},
+			{10 * time.Minute, 0, weir.Request{Op: weir.Settle, ID: "y", Actual: weir.ActualCosts(bytes(3))}, "found false, cost 0", "5"},
+		}},
+		{"a repeated TakeUpTo, of which only the unit is left", units(perSecond("jobs", "", 5), perSecond("u", "bytes", 1000)), true, []step{
+			{0, 0, of(do(weir.TakeUpTo, 100, "x"), bytes(10)), "5: jobs 0 of 5, full in 1s", "0 990"},
+			{2 * second, 0, of(do(weir.TakeUpTo, 100, "x"), bytes(10)), "repeat, 1", "5 1000"}, // never more than it consumed
+		}},
+		{"a reservation waits for the slowest unit", units(perSecond("u", "bytes", 100), perSecond("v", "", 20)), true, []step{
+			{0, 0, of(ask(20, ""), bytes(80)), "20: v 0 of 20, full in 1s", "20 0"},
+			{0, 0, of(weir.Request{Cost: 5, ID: "x", MaxWait: time.Minute}, bytes(50)), "50 in 300ms: u 0 of 100, full in 1.3s", "0 0"},
+			{0, 0, of(do(weir.Peek, 0, ""), bytes(0)), "denied for 300ms", "0 0"}, // reserved tokens deny an amount of 0
+			{0, 0, do(weir.Refund, 0, "x"), "found true, cost 0", "20 0"},
+		}},
+		{"a unit that no rule counts", units(window("one", 9)), true, []step{
+			{0, 0, of(ask(0, "x"), bytes(5)), "1", "8"},
+			{0, 0, to(bytes(3)), "found true, cost 1", "8"},
+		}},
+		{"a unit that no rule counts, beside a Cost", units(costing(window("own", 9), 1)), true, []step{
+			{0, 0, of(ask(0, "x"), bytes(5)), "1", "8"},
+			{0, 0, to(bytes(3)), "found true, cost 1", "8"},
+		}},
+	})
+}
+
+// With each, a Settle answers what each rule that counts a unit costs now.
+func TestCostsEach(t *testing.T) {
+	t.Parallel()
+	l, err := weir.NewPolicy(memory.New(nil), gateway(), &weir.Options{Settles: true})
 	if err != nil {
 		t.Fatal(err)
-	}
-	key := weir.KeyOf("acme", "ann")
-	r := weir.Request{Key: key, ID: "x", Costs: amounts(1200, 4000, 3500)}
-	left := func() (list [4]int64) {
-		t.Helper()
-		each := make([]weir.Result, 5)
-		weirtest.Decide(t, l, weir.Request{Key: key, Op: weir.Peek, Costs: amounts(1, 1, 1)}, each...)
-		for i := range list {
-			list[i] = each[i].Remaining
-		}
-		return list
-	}
-	want := func(what string, requests, input, output, month int64) {
-		t.Helper()
-		if got := left(); got != [4]int64{requests, input, output, 50_000_000_000 - month} {
-			t.Errorf("%s: %d left, want %d", what, got, [4]int64{requests, input, output, 50_000_000_000 - month})
-		}
 	}
 	each := make([]weir.Result, 5)
-	res := weirtest.Decide(t, l, r, each...)
-	if !res.Allowed || res.Rule != "requests" || res.Granted != 1 || each[1].Granted != 1200 || each[2].Granted != 4000 || each[3].Granted != 3500 {
-		t.Errorf("got %+v and %+v", res, each)
-	}
-	want("decided", 59, 8800, 2000, 3500)
-	if res := weirtest.Decide(t, l, r, each...); !res.Replayed || !res.Allowed || each[2].Granted != 4000 {
-		t.Errorf("a repeat: got %+v and %+v", res, each)
-	}
-	other := r
-	other.Costs = amounts(1200, 4001, 3500)
-	_, err = l.Decide(t.Context(), other, nil)
-	weirtest.WantError(t, err, weir.ErrInvalidCost, "weir", `the amount of the unit "output" is 4001, and Request.ID names a decision that asked for 4000`)
-	want("repeated", 59, 8800, 2000, 3500)
-
-	for range 2 {
-		done, err := l.SettleCosts(t.Context(), r, amounts(1180, 812, 1900))
-		if err != nil || done != (weir.Settlement{Found: true}) {
-			t.Errorf("SettleCosts = %+v, %v", done, err)
+	r := weir.Request{Key: keyU.Key, ID: "x", Costs: amounts(1200, 4000, 3500)}
+	check := func(want ...int64) {
+		t.Helper()
+		for i, r := range each {
+			if r.Granted != want[i] || r.Rule != l.Rules()[i].Name {
+				t.Errorf("got %+v, want %d", each, want)
+			}
 		}
-		want("settled", 59, 8820, 5188, 1900)
 	}
-	if res := weirtest.Decide(t, l, r, each...); !res.Replayed || each[1].Granted != 1180 || each[2].Granted != 812 {
-		t.Errorf("a repeat after the settlement: got %+v and %+v", res, each)
+	weirtest.Decide(t, l, r, each...)
+	check(1, 1200, 4000, 3500, 1)
+	r.Op, r.Actual = weir.Settle, weir.ActualCosts(weir.CostsOf(map[string]int64{"output": 812}))
+	weirtest.Decide(t, l, r, each...)
+	if check(1, 1200, 812, 3500, 0); !each[2].Allowed || each[4].Allowed || each[4].Type != weir.PauseRule {
+		t.Errorf("got %+v, want that a rule that pauses is not found", each)
 	}
-	// A unit that is not named keeps its amount. Past the limit, the rule is in debt.
-	set := weir.Request{Key: key, ID: "x", Op: weir.Settle, Actual: weir.ActualCosts(weir.CostsOf(map[string]int64{"output": 6500}))}
-	if res := weirtest.Decide(t, l, set, each...); !res.Allowed || each[1].Granted != 1180 || each[2].Granted != 6500 || !each[2].Allowed || each[4].Allowed {
-		t.Errorf("settled output alone: got %+v and %+v", res, each)
+	if done, err := l.SettleCosts(t.Context(), r, amounts(1, 2, 3)); err != nil || done != (weir.Settlement{Found: true}) {
+		t.Errorf("SettleCosts = %+v, %v", done, err)
 	}
-	want("settled output alone", 59, 8820, 0, 1900)
-	free := weir.Request{Key: key, Costs: amounts(1, 0, 1)}
-	if res := weirtest.Decide(t, l, free, each...); res.Allowed || res.Rule != "output" || res.RetryAfter != 5*time.Second {
-		t.Errorf("no output, in debt by 500: got %+v, want that it is denied for 5 s", res)
-	}
-	c.Advance(5 * time.Second)
-	if res := weirtest.Decide(t, l, free, each...); !res.Allowed || each[2].Granted != 0 {
-		t.Errorf("no output, without debt: got %+v", res)
-	}
-	// Nine minutes later, all buckets are full, and the month still has the tokens.
-	c.Advance(9 * time.Minute)
-	if done, err := l.Refund(t.Context(), r); err != nil || !done.Found || done.Kept != "" {
-		t.Errorf("Refund = %+v, %v", done, err)
-	}
-	want("refunded", 60, 10_000, 6_000, 1)
-	if done, err := l.SettleCosts(t.Context(), r, amounts(1, 1, 1)); err != nil || done.Found {
-		t.Errorf("SettleCosts of a refunded decision = %+v, %v", done, err)
+	// Each request of a batch has its own amounts.
+	many := l.DoMany(t.Context(), []weir.Request{{Key: keyU.Key, Costs: amounts(6000, 1, 1)}, {Key: keyU.Key, Costs: amounts(6000, 2, 1)}, {Key: keyU.Key, Costs: amounts(3000, 3, 1)}})
+	if !many[0].Result.Allowed || many[1].Result.Rule != "input" || many[1].Result.Allowed || !many[2].Result.Allowed {
+		t.Errorf("DoMany: got %+v", many)
 	}
 }
 
-// TestCostsOfZero charges later: an amount of 0 consumes nothing, and can be settled for 10
-// minutes.
-func TestCostsOfZero(t *testing.T) {
+// Costs are equal if they have the same amounts of the same units.
+func TestCostsOf(t *testing.T) {
 	t.Parallel()
-	for _, a := range refundable {
-		c := weirtest.NewClock()
-		l, err := weir.NewPolicy(weirtest.NewStore(c), weir.Policy{Name: "n", Units: []string{"u"}, Rules: []weir.Rule{{Unit: "u", Algorithm: a}}}, &weir.Options{Settles: true})
-		if err != nil {
-			if !strings.Contains(err.Error(), "100 times") {
-				t.Error(err)
-			}
-			continue
-		}
-		of := func(n int64) weir.Costs { return weir.CostsOf(map[string]int64{"u": n}) }
-		for id, wait := range map[string]time.Duration{"soon": time.Second, "late": 10*time.Minute - 1} {
-			r := weir.Request{Key: weir.KeyOf(id), ID: id, Costs: of(0)}
-			if res := weirtest.Decide(t, l, r); !res.Allowed || res.Granted != 0 {
-				t.Errorf("%+v: got %+v", a, res)
-			}
-			c.Advance(wait)
-			for range 2 {
-				if done, err := l.SettleCosts(t.Context(), r, of(3)); err != nil || !done.Found || done.Kept != "" {
-					t.Errorf("%+v: SettleCosts = %+v, %v", a, done, err)
-				}
-			}
-			res := weirtest.Decide(t, l, weir.Request{Key: r.Key, Op: weir.Peek, Costs: of(1)})
-			if _, queues := a.(algorithm.LeakyBucket); !queues && res.Remaining != 2 {
-				t.Errorf("%+v: got %+v, want 2 left", a, res)
-			}
-		}
-		late := weir.Request{Key: weir.KeyOf("later"), ID: "later", Costs: of(0)}
-		weirtest.Decide(t, l, late)
-		c.Advance(10 * time.Minute)
-		if done, err := l.SettleCosts(t.Context(), late, of(3)); err != nil || done.Found {
-			t.Errorf("%+v: after 10 minutes: SettleCosts = %+v, %v", a, done, err)
+	type costs = map[string]int64
+	a := weir.CostsOf(costs{"x": 1, "y": 0, "a": 3})
+	for _, b := range []weir.Costs{{}, weir.CostsOf(costs{"x": 1, "a": 3}), weir.CostsOf(costs{"x": 1, "y": 2, "a": 3}), weir.CostsOf(costs{"x": 1, "z": 0, "a": 3}), weir.CostsOf(costs{"": 1})} {
+		if a == b {
+			t.Errorf("%v is equal to %v", a, b)
 		}
 	}
-}
-
-func TestCostsAllocateNothing(t *testing.T) {
-	l, err := weir.NewPolicy(weirtest.NewStore(weirtest.NewClock()), gateway(), nil)
-	if err != nil {
-		t.Fatal(err)
+	if b := weir.CostsOf(costs{"a": 3, "y": 0, "x": 1}); a != b || a.String() != "a=3 x=1 y=0" || weir.CostsOf(costs{}) != (weir.Costs{}) {
+		t.Errorf("%v is not equal to %v", a, b)
 	}
-	r := weir.Request{Key: weir.KeyOf("acme", "ann")}
-	if n := testing.AllocsPerRun(100, func() {
-		r.Costs = weir.CostsOf(map[string]int64{"input": 1200, "output": 4000, "microcents": 3500})
-		if _, err := l.Decide(t.Context(), r, nil); err != nil {
-			t.Error(err)
-		}
-	}); n > 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-// A repeated TakeUpTo never grants more than it consumed, even if only the marker of a rule
-// with a Unit is left.
-func TestCostsOfARepeatedTakeUpTo(t *testing.T) {
-	t.Parallel()
-	c := weirtest.NewClock()
-	l, err := weir.NewPolicy(weirtest.NewStore(c), weir.Policy{Name: "n", Units: []string{"u"}, Rules: []weir.Rule{
-		{Name: "jobs", Algorithm: algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(5)}},
-		{Name: "u", Unit: "u", Algorithm: algorithm.TokenBucket{Capacity: 1000, Refill: algorithm.PerSecond(1000)}},
-	}}, &weir.Options{Settles: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := weir.Request{Key: weir.KeyOf("k"), Op: weir.TakeUpTo, Cost: 100, ID: "x", Costs: weir.CostsOf(map[string]int64{"u": 10})}
-	each := make([]weir.Result, 2)
-	if weirtest.Decide(t, l, r, each...); each[0].Granted != 5 {
-		t.Errorf("got %+v, want 5 jobs", each)
-	}
-	c.Advance(2 * time.Second)
-	if res := weirtest.Decide(t, l, r, each...); !res.Replayed || each[0].Granted != 1 {
-		t.Errorf("a repeat: got %+v and %+v, want 1 job", res, each)
+	x, named := a.Amount("x")
+	if _, other := a.Amount("z"); x != 1 || !named || other {
+		t.Errorf("%v names x: %d, %v, and z: %v", a, x, named, other)
 	}
 }

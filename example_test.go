@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -135,64 +133,6 @@ func ExampleLimiter_Acquire() {
 	// Output: true <nil>
 }
 
-func ExampleLimiter_DoMany() {
-	lim, err := weir.New("api", memory.New(nil), algorithm.FixedWindow{Limit: 3, Window: time.Hour}, nil)
-	if err != nil {
-		panic(err)
-	}
-	requests := []weir.Request{{Key: weir.KeyOf("ann"), Cost: 3}, {Key: weir.KeyOf("bob")}, {Key: weir.KeyOf("")}}
-	for _, a := range lim.DoMany(context.Background(), requests) {
-		fmt.Println(a.Result.Allowed, a.Result.Remaining, a.Err)
-	}
-	// Output:
-	// true 0 <nil>
-	// true 2 <nil>
-	// false 0 weir: the key's segment "key" is empty: it must have at least 1 byte
-}
-
-func ExampleLimiter_Decide() {
-	lim, _ := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "api", Rules: []weir.Rule{
-		{Name: "burst", Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Second}},
-		{Name: "day", Algorithm: algorithm.FixedWindow{Limit: 1000, Window: 24 * time.Hour}},
-	}}, nil)
-	each := make([]weir.Result, 2)
-	res, err := lim.Decide(context.Background(), weir.Request{Key: weir.KeyOf("ann"), Cost: 4}, each)
-	fmt.Println(res.Rule, each[0].Remaining, each[1].Remaining, err)
-	// Output: burst 6 996 <nil>
-}
-
-// A limiter over the memory store works in virtual time.
-func TestVirtualTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lim, err := weir.New("api", memory.New(nil), algorithm.FixedWindow{Limit: 1, Window: time.Hour}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, want := range []bool{true, false, true} {
-			res, err := lim.Allow(t.Context(), "ann")
-			if err != nil || res.Allowed != want {
-				t.Errorf("request %d: got %+v, %v, want allowed: %v", i, res, err, want)
-			}
-			time.Sleep(res.RetryAfter)
-		}
-	})
-}
-
-func ExampleLimiter_TakeUpTo() {
-	lim, err := weir.New("jobs", memory.New(nil), algorithm.FixedWindow{Limit: 10, Window: time.Hour}, nil)
-	if err != nil {
-		panic(err)
-	}
-	for range 3 {
-		res, err := lim.TakeUpTo(context.Background(), 6, "queue")
-		fmt.Println(res.Allowed, res.Granted, res.RetryAfter.Round(time.Minute), err)
-	}
-	// Output:
-	// true 6 0s <nil>
-	// true 4 0s <nil>
-	// false 0 1h0m0s <nil>
-}
-
 // A failOpen allows every request for which the store is unavailable.
 type failOpen struct{ next weir.Decider }
 
@@ -286,21 +226,6 @@ func ExampleLimiter_Entries() {
 	// <nil>
 }
 
-func ExampleDeniedError() {
-	lim, err := weir.New("reports", memory.New(nil), algorithm.Concurrency{Limit: 1, Lease: time.Minute}, nil)
-	if err != nil {
-		panic(err)
-	}
-	for range 2 {
-		_, err := lim.TryAcquire(context.Background(), weir.Request{Key: weir.KeyOf("ann")})
-		var denied *weir.DeniedError
-		if errors.As(err, &denied) {
-			fmt.Println("retry after", denied.Result.RetryAfter.Round(time.Minute))
-		}
-	}
-	// Output: retry after 1m0s
-}
-
 // A shadow rule shows what a stricter limit would deny.
 func ExampleRule() {
 	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "api", Rules: []weir.Rule{
@@ -317,31 +242,6 @@ func ExampleRule() {
 	// Output:
 	// true false <nil>
 	// true true <nil>
-}
-
-func ExampleLimiter_StoreKeys() {
-	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{
-		Name:     "api",
-		Segments: []string{"tenant", "user"},
-		Rules: []weir.Rule{
-			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.TokenBucket{Capacity: 200, Refill: algorithm.PerSecond(100)}},
-			{Name: "user", Algorithm: algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}},
-		},
-	}, nil)
-	if err != nil {
-		panic(err)
-	}
-	lists, err := lim.StoreKeys(weir.KeyOf("acme", "ann"))
-	if err != nil {
-		panic(err)
-	}
-	for i, rule := range lim.Rules() {
-		stored, ok := lim.ParseStoreKey(lists[i][0])
-		fmt.Println(rule.Name, rule.Limit, lists[i], stored.Key.Segments(), ok)
-	}
-	// Output:
-	// tenant 200 [weir:api:{acme}:tenant.t2] [acme -] true
-	// user 20 [weir:api:{acme}:user.t2:ann] [acme ann] true
 }
 
 // A GraphQL API limits requests and points. The points of a query are known after it ran.
@@ -372,28 +272,4 @@ func ExampleCostsOf() {
 	// true <nil>
 	// true <nil>
 	// 4958 points left <nil>
-}
-
-// A sender of mails limits mails and recipients.
-func ExamplePolicy_units() {
-	mails, err := weir.NewPolicy(memory.New(nil), weir.Policy{
-		Name:  "mail",
-		Units: []string{"recipients"},
-		Rules: []weir.Rule{
-			{Name: "mails", Algorithm: algorithm.FixedWindow{Limit: 100, Window: time.Hour}},
-			{Name: "recipients", Unit: "recipients", Algorithm: algorithm.FixedWindow{Limit: 500, Window: time.Hour}},
-		},
-	}, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, to := range []int64{300, 250, 200} {
-		mail := weir.Request{Key: weir.KeyOf("ann"), Costs: weir.CostsOf(map[string]int64{"recipients": to})}
-		res, err := mails.Decide(context.Background(), mail, nil)
-		fmt.Println(to, res.Allowed, res.Rule, res.Remaining, err)
-	}
-	// Output:
-	// 300 true mails 99 <nil>
-	// 250 false recipients 200 <nil>
-	// 200 true recipients 0 <nil>
 }

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
+	"hash/maphash"
 	"maps"
 	"regexp"
 	"slices"
@@ -16,7 +16,6 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/internal/test/weirtest"
-	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -32,12 +31,6 @@ func keysOf(t testing.TB, p weir.Policy, prefix string, key ...string) []string 
 		t.Fatal(err)
 	}
 	peeked := st.keys
-	if many := l.DoMany(t.Context(), []weir.Request{{Key: weir.KeyOf(key...), Op: weir.Peek}}); many[0].Err != nil {
-		t.Fatal(many[0].Err)
-	}
-	if !slices.Equal(peeked, st.keys) {
-		t.Fatalf("Peek uses %q and DoMany %q", peeked, st.keys)
-	}
 	parts := l.Parts(key...)
 	if len(parts) != len(peeked) { // a rule with several keys keeps no cell
 		return peeked
@@ -56,38 +49,9 @@ func keysOf(t testing.TB, p weir.Policy, prefix string, key ...string) []string 
 	return peeked
 }
 
-// by returns a policy with n segments, named "0", "1" …, and with rules named a, b …
-// Each string lists the segments in By of one rule. "all" means that By is nil.
-func by(n int, sets ...string) weir.Policy {
-	p := weir.Policy{Name: "t"}
-	for i := range n {
-		p.Segments = append(p.Segments, fmt.Sprint(i))
-	}
-	for i, set := range sets {
-		r := weir.Rule{Name: string(rune('a' + i)), Algorithm: weirtest.PerSecond}
-		if set != "all" {
-			r.By = strings.Split(set, "")
-		}
-		p.Rules = append(p.Rules, r)
-	}
-	return p
-}
-
 func digest(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return "%sha256=" + hex.EncodeToString(sum[:])
-}
-
-// Segments returns what KeyOf was given, even if the key is invalid.
-func TestKeySegments(t *testing.T) {
-	for _, want := range [][]string{{"a"}, {"a", "", "c"}, {}} {
-		if got := weir.KeyOf(want...).Segments(); !slices.Equal(got, want) {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-	if got := weir.KeyOf(make([]string, weir.MaxSegments+1)...).Segments(); len(got) != weir.MaxSegments+1 {
-		t.Errorf("got %d segments, want %d, which no policy has", len(got), weir.MaxSegments+1)
-	}
 }
 
 // A key in the store is prefix:name:{shared segments}:rule.tag:other segments, escaped.
@@ -101,6 +65,12 @@ func TestKeys(t *testing.T) {
 	named := func(name, rule string) weir.Policy {
 		return weir.Policy{Name: name, Rules: []weir.Rule{{Name: rule, Algorithm: weirtest.PerSecond}}}
 	}
+	ring := func(p weir.Policy, n int, rules ...int) weir.Policy {
+		for _, i := range rules {
+			p.Rules[i].Algorithm = algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Duration(n) * time.Second, Limit: 5}}}
+		}
+		return p
+	}
 	for _, tt := range []struct {
 		name   string
 		policy weir.Policy
@@ -113,10 +83,7 @@ func TestKeys(t *testing.T) {
 			{Name: "ip", By: []string{"ip"}, Algorithm: weirtest.PerSecond},
 			{Name: "account", Algorithm: algorithm.SlidingLog{Limit: 5, Window: time.Minute}},
 		}}, "", []string{"10.0.0.1", "ann"}, []string{"weir:login:{10.0.0.1}:ip.g2", "weir:login:{10.0.0.1}:account.l3:ann"}},
-		{"one rule by all", by(1, "all"), "", []string{"u"}, []string{"weir:t:{u}:a.g2"}},
-		{"one rule by all of three", by(3, "all"), "", []string{"x", "y", "z"}, []string{"weir:t:{x:y:z}:a.g2"}},
 		{"two rules by all", by(2, "all", "all"), "", []string{"x", "y"}, []string{"weir:t:{x:y}:a.g2", "weir:t:{x:y}:b.g2"}},
-		{"one rule by the first", by(2, "0"), "", []string{"x", "y"}, []string{"weir:t:{x}:a.g2"}},
 		{"one rule by the second", by(2, "1"), "", []string{"x", "y"}, []string{"weir:t:{y}:a.g2"}},
 		{"action, address and account", by(3, "0", "01", "02"), "auth", []string{"login", "ip", "user"},
 			[]string{"auth:t:{login}:a.g2", "auth:t:{login}:b.g2:ip", "auth:t:{login}:c.g2:user"}},
@@ -135,6 +102,11 @@ func TestKeys(t *testing.T) {
 		{"a longer prefix", by(1, "all"), long + "p", []string{"u"}, []string{digest(long+"p") + ":t:{u}:a.g2"}},
 		{"what looks like a digest", by(1, "all"), "", []string{digest("u")}, []string{"weir:t:{%25" + digest("u")[1:] + "}:a.g2"}},
 		{"a secret", secret, "", []string{"x", "s3cret"}, []string{"weir:t:{x}:a.g2", "weir:t:{x}:b.g2:" + digest("s3cret")}},
+		{"a rule with several keys", ring(by(1, "all"), 2, 0), "", []string{"u"}, []string{"weir:t:{u}:a.b2:0", "weir:t:{u}:a.b2:1"}},
+		{"among others", ring(ring(by(3, "0", "01", "0", "all"), 3, 1, 3), 1, 2), "", []string{"x", "y", "1"}, []string{
+			"weir:t:{x}:a.g2", "weir:t:{x}:b.b2:y:0", "weir:t:{x}:b.b2:y:1", "weir:t:{x}:b.b2:y:2", "weir:t:{x}:c.b2",
+			"weir:t:{x}:d.b2:y:1:0", "weir:t:{x}:d.b2:y:1:1", "weir:t:{x}:d.b2:y:1:2",
+		}},
 		{"a shared secret", secretTag, "", []string{"s3cret", "y"}, []string{"weir:t:{" + digest("s3cret") + "}:a.g2", "weir:t:{" + digest("s3cret") + "}:b.g2:y"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -146,165 +118,35 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-var keyShape = regexp.MustCompile(`(?s)^[^{}:]+:[^{}:]+:\{[^{}]+\}:[^{}:]+(:[^{}]+)?$`)
-
-// No input can collide with another or set the hash tag. Two requests or two rules have
-// equal keys only if the segments that identify them are equal. All keys of one decision
-// have the same slot.
-func FuzzKeys(f *testing.F) {
-	f.Add("a:b", "c", "d", "a", "b:c", "d", "weir", "x", "y")
-	f.Add("{", "}", "%7B", "%257B", "{}", "}{", "{p}", "x:y", "x")
-	f.Add(strings.Repeat("x", 129), digest(strings.Repeat("x", 129)), "c", "\xff", "\x00", " ", "%", ":", "::")
-	f.Add("a", "b", "c", "a", "b", "c", "p", "x", "x.g2")
-	empty := memory.New(nil)
-	f.Fuzz(func(t *testing.T, a0, a1, a2, b0, b1, b2, prefix, name, other string) {
-		ka, kb := []string{a0, a1, a2}, []string{b0, b1, b2}
-		if slices.Contains(append(slices.Clone(ka), kb...), "") || name == "" || other == "" || name == other || len(name) > 128 || len(other) > 128 {
-			return
-		}
-		for _, sets := range [][]string{{"all", "all"}, {"0", "02"}, {"02", "01"}, {"1", "all"}, {"012", "2"}} {
-			p := by(3, sets...)
-			p.Rules[0].Name, p.Rules[1].Name = name, other
-			st := &recorder{Store: empty}
-			l, err := weir.NewPolicy(st, p, &weir.Options{Prefix: prefix})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, a := range l.DoMany(t.Context(), []weir.Request{{Key: weir.KeyOf(ka...), Op: weir.Peek}, {Key: weir.KeyOf(kb...), Op: weir.Peek}}) {
-				if a.Err != nil {
-					t.Fatal(a.Err)
-				}
-			}
-			checkKeys(t, sets, ka, kb, st.keys[:2], st.keys[2:])
-		}
-	})
-}
-
-// checkKeys checks sa and sb, the store's keys of ka and kb. sets are the segments in By
-// of the two rules.
-func checkKeys(t *testing.T, sets, ka, kb, sa, sb []string) {
-	t.Helper()
-	for i, key := range append(slices.Clone(sa), sb...) {
-		if !keyShape.MatchString(key) {
-			t.Fatalf("key %d is %q", i, key)
-		}
-	}
-	for _, keys := range [][]string{sa, sb} {
-		if store.Slot(keys[0]) != store.Slot(keys[1]) {
-			t.Fatalf("%q and %q lie in two slots", keys[0], keys[1])
-		}
-		if keys[0] == keys[1] {
-			t.Fatalf("two rules have one key %q", keys[0])
-		}
-	}
-	for i, set := range sets {
-		if set == "all" {
-			set = "012"
-		}
-		same := true
-		for _, n := range set {
-			same = same && ka[n-'0'] == kb[n-'0']
-		}
-		if got := sa[i] == sb[i]; got != same {
-			t.Fatalf("rule %d, keys %q and %q: %q and %q in the store", i, ka, kb, sa[i], sb[i])
-		}
-	}
-	if sa[0] == sb[1] || sa[1] == sb[0] {
-		t.Fatalf("two rules share a key: %q and %q", sa, sb)
-	}
-}
-
-// Limiters with different prefixes or names share no state.
-func TestPrefixAndName(t *testing.T) {
-	t.Parallel()
-	st := weirtest.NewStore(weirtest.NewClock())
-	for i, tt := range []struct {
-		prefix, name string
-		want         int64
-	}{
-		{"p", "a", 4}, {"q", "a", 4}, {"p", "b", 4}, {"p", "a", 3}, {"", "a", 4}, {weir.DefaultPrefix, "a", 3}, {"p:a", "a", 4}, {"p", "a:{u}", 4},
-	} {
-		l, err := weir.New(tt.name, st, weirtest.PerSecond, &weir.Options{Prefix: tt.prefix})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res, err := l.Allow(t.Context(), "u"); err != nil || res.Remaining != tt.want {
-			t.Errorf("step %d, %v: got %+v, %v, want %d left", i, tt, res, err, tt.want)
-		}
-	}
-}
-
-// Each key of a rule with several keys ends in its own number. The keys of the other
-// rules do not change.
-func TestKeysOfRing(t *testing.T) {
-	t.Parallel()
-	ring := func(n int) algorithm.SlidingBuckets {
-		return algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Duration(n) * time.Second, Limit: 5}}}
-	}
-	p := by(3, "0", "01", "0", "all")
-	p.Rules[1].Algorithm, p.Rules[2].Algorithm, p.Rules[3].Algorithm = ring(3), ring(1), ring(3)
-	want := []string{
-		"weir:t:{x}:a.g2", "weir:t:{x}:b.b2:y:0", "weir:t:{x}:b.b2:y:1", "weir:t:{x}:b.b2:y:2", "weir:t:{x}:c.b2",
-		"weir:t:{x}:d.b2:y:1:0", "weir:t:{x}:d.b2:y:1:1", "weir:t:{x}:d.b2:y:1:2",
-	}
-	if got := keysOf(t, p, "", "x", "y", "1"); !slices.Equal(got, want) {
-		t.Errorf("keys %q, want %q", got, want)
-	}
-	first := weir.Policy{Name: "t", Rules: []weir.Rule{{Algorithm: ring(2)}}}
-	if got, want := keysOf(t, first, "", "x"), []string{"weir:t:{x}:b2:0", "weir:t:{x}:b2:1"}; !slices.Equal(got, want) {
-		t.Errorf("keys %q, want %q", got, want)
-	}
-
-	st := weirtest.NewStore(weirtest.NewClock())
-	l := weirtest.NewPolicy(t, st, p)
-	if _, err := l.Allow(t.Context(), "x", "y", "1"); err != nil {
-		t.Fatal(err)
-	}
-	d, err := l.Only("d")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Reset(t.Context(), "x", "y", "1"); err != nil {
-		t.Fatal(err)
-	}
-	if got := keysIn(st); len(got) != 3 || strings.Contains(strings.Join(got, " "), ":d.b2") {
-		t.Errorf("after a reset of one of four rules: %q", got)
-	}
-}
-
 // The key of a marker is the key of its rule, followed by a hash of the whole key and the
-// ID.
+// ID. Its last 8 digits also depend on the unit that the rule counts.
 func TestMarkerKeys(t *testing.T) {
 	t.Parallel()
-	st := &recorder{Store: weirtest.NewStore(weirtest.NewClock())}
+	st := &recorder{Store: memory.New(nil)}
 	p := by(2, "0", "all")
-	p.Rules[0].Algorithm = weirtest.Window(500, time.Minute)
-	p.Rules[1].Algorithm = weirtest.Window(500, time.Hour)
+	p.Units = []string{"u", "v"}
+	p.Rules = append(p.Rules, weir.Rule{Name: "u", Unit: "u", Algorithm: weirtest.PerSecond}, weir.Rule{Name: "v", Unit: "v", Algorithm: weirtest.PerSecond})
 	l := weirtest.NewPolicy(t, st, p)
 	seen := map[string]string{}
-	shape := regexp.MustCompile(`^%id=[0-9a-f]{32}$`)
-	for _, user := range []string{"u", "v", "u:x", "u:"} {
-		for _, id := range []string{"x", "a:{b}%", "0", strings.Repeat("long", 100), "\x00", "u"} {
-			weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("t", user), ID: id})
-			decided := slices.Clone(st.keys)
-			if len(decided) != 4 {
-				t.Fatalf("keys %q, want two of rules and two of markers", decided)
-			}
-			for i, rule := range decided[:2] {
-				rest, ok := strings.CutPrefix(decided[2+i], rule+":")
-				if !ok || !shape.MatchString(rest) {
-					t.Errorf("marker %q of the rule %q", decided[2+i], rule)
+	shape := regexp.MustCompile(`^[0-9a-f]{32}$`)
+	for i, user := range []string{"u", "v", "u:x", "u:"} {
+		for _, id := range []string{"x", "a:{b}%", strings.Repeat("long", 100), "x:u"} {
+			r := weir.Request{Key: weir.KeyOf(weirtest.Number(i), user), ID: id, Costs: weir.CostsOf(map[string]int64{"u": 0, "v": 0})}
+			weirtest.Allow(t, l, r)
+			decided := st.keys
+			var ids []string
+			for i, rule := range decided[:4] {
+				id, ok := strings.CutPrefix(decided[4+i], rule+":%id=")
+				if ids = append(ids, id); !ok || !shape.MatchString(id) || id[:24] != ids[0][:24] {
+					t.Fatalf("got the keys %q", decided)
 				}
 			}
-			if other := seen[decided[2]]; other != "" {
-				t.Errorf("%q and %q share the marker %q", other, user+" "+id, decided[2])
+			if other := seen[ids[0]]; other != "" || ids[0] != ids[1] || ids[0] == ids[2] || ids[1] == ids[3] || ids[2] == ids[3] {
+				t.Errorf("%s %s, %q: the markers are %q", user, id, other, ids)
 			}
-			seen[decided[2]] = user + " " + id
-			if gave, err := l.Refund(t.Context(), weir.Request{Key: weir.KeyOf("t", user), ID: id}); !gave.Found || err != nil {
-				t.Errorf("Refund of %q: got %v, %v", id, gave, err)
-			}
-			if !slices.Equal(st.keys, decided) {
-				t.Errorf("ID %q: the refund uses %q, want %q", id, st.keys, decided)
+			seen[ids[0]] = user + " " + id
+			if gave, err := l.Refund(t.Context(), r); !gave.Found || err != nil || !slices.Equal(st.keys, decided) {
+				t.Errorf("Refund: got %v, %v, with %q, want %q", gave, err, st.keys, decided)
 			}
 		}
 	}
@@ -338,5 +180,19 @@ func TestKeyEscapes(t *testing.T) {
 	}
 	if got := keysIn(st); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
 		t.Errorf("got %d keys, want %d", len(got), len(want))
+	}
+}
+
+// Segments returns what KeyOf was given, even if the key is invalid. Equal compares the segments.
+func TestKeyOf(t *testing.T) {
+	seed := maphash.MakeSeed()
+	last := weir.KeyOf("a", "c")
+	for _, want := range [][]string{{"a"}, {"a", "b"}, {"a", "", "c"}, {}, make([]string, weir.MaxSegments+1)} {
+		k := weir.KeyOf(want...)
+		c := k.Clone()
+		if got := k.Segments(); !slices.Equal(got, want) || k != c || !k.Equal(&c) || k.Equal(&last) || k.Hash(seed) != c.Hash(seed) || k.Size() != len(strings.Join(want, "")) {
+			t.Errorf("got %q of %d bytes, want %q", got, k.Size(), want)
+		}
+		last = k
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,473 +14,179 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/sleep"
 	"github.com/weir-go/weir/internal/test/weirtest"
-	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
 
-var oneJob = algorithm.Concurrency{Limit: 1, Lease: time.Minute}
+var keyU = weir.Request{Key: weir.KeyOf("u")}
 
-// A lease has one holder. It is held until it is released or expires.
+// A lease has one holder. It is held until it is released or expires. Renew and Release consume
+// nothing from the other rules.
 func TestLease(t *testing.T) {
 	t.Parallel()
-	c := weirtest.NewClock()
-	l := weirtest.NewPolicy(t, weirtest.NewStore(c), weirtest.Rules(weir.Rule{Name: "jobs", Algorithm: oneJob}, weir.Rule{Name: "rate", Algorithm: weirtest.PerSecond}))
-	ctx := t.Context()
-	first, err := l.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")})
+	play(t, []trace{{name: "by ID", policies: rules(weir.Rule{Name: "jobs", Algorithm: oneJob}, window("starts", 9)), steps: []step{
+		{0, 0, ask(1, "a"), "1: jobs 0 of 1, full in 1m0s", "0 8"},
+		{0, 0, ask(1, "b"), "denied for 1m0s: jobs 0 of 1, full in 1m0s", "0 8"},
+		{0, 0, do(weir.Renew, 0, "b"), "false", "0 8"},
+		{59 * second, 0, do(weir.Renew, 0, "a"), "true", "0 8"},
+		{59 * second, 0, weir.Request{Op: weir.Peek}, "denied for 1s", "0 8"},
+		{second, 0, ask(1, "b"), "1", "0 7"},
+		{0, 0, do(weir.Renew, 0, "a"), "false", "0 7"}, // it has expired
+		{0, 0, do(weir.Release, 0, "a"), "false", "0 7"},
+		{0, 0, do(weir.Release, 0, "b"), "true", "1 7"},
+		{0, 0, do(weir.Release, 0, "b"), "false", "1 7"},
+	}}})
+	l := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(window("starts", 9), weir.Rule{Name: "jobs", Algorithm: oneJob}))
+	ctx, each := t.Context(), make([]weir.Result, 2)
+	first, err := l.TryAcquire(ctx, keyU)
 	if err != nil || !first.Allowed || first.Granted != 1 || first.ID() == "" {
 		t.Fatalf("got %+v, %v", first, err)
 	}
-	_, err = l.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")})
 	var denied *weir.DeniedError
-	if !errors.As(err, &denied) || !errors.Is(err, weir.ErrDenied) || denied.Result.Rule != "jobs" || denied.Result.RetryAfter != time.Minute {
-		t.Errorf("a second lease: %v, want it denied by jobs for 1m", err)
+	if second, err := l.TryAcquire(ctx, keyU); second != nil || !errors.Is(err, weir.ErrDenied) || !errors.As(err, &denied) || denied.Result.Rule != "jobs" {
+		t.Errorf("a second lease: %+v, %v, want it denied by jobs", second, err)
 	}
-	if res := weirtest.Left(t, weirtest.Only(t, l, "rate"), "u"); res.Remaining != 4 {
-		t.Errorf("rate: %+v, want that a denied request consumes nothing", res)
+	renew := weir.Request{Key: keyU.Key, Op: weir.Renew, ID: first.ID()}
+	if res := weirtest.Decide(t, l, renew, each...); !res.Allowed || res.Granted != 0 || each[0] != (weir.Result{}) || each[1] != res || first.Renew(ctx) != nil {
+		t.Errorf("Renew: got %+v, each %+v", res, each)
 	}
-
-	c.Advance(59 * time.Second)
-	if err := first.Renew(ctx); err != nil {
-		t.Errorf("Renew: %v", err)
-	}
-	c.Advance(59 * time.Second)
-	if res := weirtest.Left(t, l, "u"); res.Allowed {
-		t.Errorf("after Renew: %+v, want it held", res)
-	}
-	c.Advance(time.Second)
-	second, err := l.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")})
-	if err != nil || second.ID() == first.ID() {
-		t.Fatalf("after the lease: got %+v, %v", second, err)
-	}
-	if err := first.Renew(ctx); !errors.Is(err, weir.ErrLeaseLost) || !strings.HasPrefix(err.Error(), "weir: ") {
-		t.Errorf("Renew of a lease that has expired: %v, want ErrLeaseLost", err)
-	}
-	for i, tt := range []struct {
-		lease *weir.Lease
-		want  bool
-	}{{first, false}, {second, true}, {second, false}} {
-		if held, err := tt.lease.Release(ctx); held != tt.want || err != nil {
-			t.Errorf("Release %d: got %v, %v, want %v", i, held, err, tt.want)
+	for _, want := range []bool{true, false} {
+		if held, err := first.Release(ctx); held != want || err != nil {
+			t.Errorf("Release: got %v, %v, want %v", held, err, want)
 		}
 	}
-	if err := second.Renew(ctx); !errors.Is(err, weir.ErrLeaseLost) {
-		t.Errorf("Renew of a lease that was released: %v, want ErrLeaseLost", err)
+	wantError(t, first.Renew(ctx), weir.ErrLeaseLost, "it was released or has expired")
+	if res := weirtest.Decide(t, l, renew); res.RetryAfter != weir.Never {
+		t.Errorf("Renew of a lease that is not held: got %+v, want Never", res)
 	}
 }
 
-// Leases can also be renewed and released by ID, with an Op. Renew and Release consume
-// nothing from the other rules.
-func TestLeaseByID(t *testing.T) {
+// TestAcquire has how long Acquire waits for a lease that is held for a minute, and what it returns.
+func TestAcquire(t *testing.T) {
 	t.Parallel()
-	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(weir.Rule{Name: "rate", Algorithm: weirtest.PerSecond}, weir.Rule{Name: "jobs", Algorithm: oneJob}))
-	r := weir.Request{Key: weir.KeyOf("u"), ID: "job-1"}
-	weirtest.Allow(t, l, r)
-	each := make([]weir.Result, 2)
-	r.Op = weir.Renew
-	res, err := l.Decide(t.Context(), r, each)
-	if err != nil || !res.Allowed || res.Granted != 0 || res.Rule != "jobs" || each[0] != (weir.Result{}) || each[1] != res {
-		t.Errorf("Renew: got %+v, %v, each %+v", res, err, each)
-	}
-	other := r
-	other.ID = "job-2"
-	if res, err := l.Decide(t.Context(), other, nil); err != nil || res.Allowed || res.RetryAfter != weir.Never {
-		t.Errorf("Renew of a lease that is not held: got %+v, %v, want a denied request with Never", res, err)
-	}
-	for i, want := range []bool{true, false} {
-		r.Op = weir.Release
-		if res, err := l.Decide(t.Context(), r, each); err != nil || res != (weir.Result{Allowed: want}) {
-			t.Errorf("Release %d: got %+v, %v, want %v", i, res, err, want)
-		}
-	}
-	if res := weirtest.Left(t, l, "u"); !res.Allowed || res.Remaining != 1 {
-		t.Errorf("in the end: %+v, want a free lease", res)
-	}
-	if res := weirtest.Left(t, weirtest.Only(t, l, "rate"), "u"); res.Remaining != 4 {
-		t.Errorf("rate: %+v, want one token consumed", res)
-	}
-}
-
-// Acquire returns at most a quarter of a second after a release, and when a lease
-// expires.
-func TestAcquireWaits(t *testing.T) {
-	t.Parallel()
-	for _, release := range []bool{true, false} {
-		t.Run(fmt.Sprint("released: ", release), func(t *testing.T) {
+	bare := around(func(context.Context, weir.Decider, weir.Request, []weir.Result) (weir.Result, error) {
+		return weir.Result{}, nil
+	})
+	for _, tt := range []struct {
+		name    string
+		release time.Duration // of the first lease; 0 means that it expires
+		wrap    weir.Wrapper
+		fails   bool // the client notices the deadline at the second call, before ctx does
+		overdue bool // the deadline has passed by then
+		within  time.Duration
+		want    []error
+		took    time.Duration
+		slack   time.Duration
+	}{
+		{name: "released", release: 10 * second, within: time.Hour, took: 10 * second, slack: 250 * time.Millisecond},
+		{name: "expired", within: time.Hour, took: time.Minute},
+		{name: "ctx ends", within: 3 * second, want: []error{context.DeadlineExceeded, weir.ErrDenied}, took: 3 * second},
+		{name: "can never be allowed", wrap: deny, within: time.Hour, want: []error{weir.ErrDenied}},
+		{name: "denied without a RetryAfter", wrap: bare, within: second, want: []error{context.DeadlineExceeded, weir.ErrDenied}, took: second},
+		{name: "the client notices the deadline", fails: true, overdue: true, within: time.Hour, want: []error{context.DeadlineExceeded, weir.ErrDenied}, slack: second},
+		{name: "the client has another deadline", fails: true, within: time.Hour, want: []error{context.DeadlineExceeded}, slack: second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				st := &recorder{Store: memory.New(nil)}
+				var calls atomic.Int64
+				st := &weirtest.Hooked{Store: memory.New(nil), Before: func(context.Context, *store.Script) error {
+					if calls.Add(1) == 3 && tt.fails {
+						return fmt.Errorf("store: %w", context.DeadlineExceeded)
+					}
+					return nil
+				}}
 				l := weirtest.New(t, st, oneJob)
-				first, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
+				first, err := l.TryAcquire(t.Context(), keyU)
 				if err != nil {
 					t.Fatal(err)
 				}
-				after, slack := time.Minute, time.Duration(0)
-				if release {
-					after, slack = 10*time.Second, 250*time.Millisecond
-					time.AfterFunc(after, func() { _, _ = first.Release(t.Context()) })
+				if tt.release > 0 {
+					time.AfterFunc(tt.release, func() { _, _ = first.Release(t.Context()) })
+				}
+				if tt.wrap != nil {
+					l = weirtest.Wrap(t, l, tt.wrap)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), tt.within)
+				defer cancel()
+				if tt.overdue {
+					ctx = overdue{ctx}
 				}
 				start := time.Now()
-				second, err := l.Acquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
-				if err != nil || !second.Allowed {
-					t.Fatalf("got %+v, %v", second, err)
+				second, err := l.Acquire(ctx, keyU)
+				for _, want := range tt.want {
+					if !errors.Is(err, want) {
+						t.Errorf("got %v, want %v", err, want)
+					}
 				}
-				if took := time.Since(start); took < after || took > after+slack {
-					t.Errorf("it took %v, want %v and at most %v", took, after, slack)
+				if (second != nil) != (len(tt.want) == 0) || errors.Is(err, weir.ErrDenied) && len(tt.want) == 1 && tt.wrap == nil {
+					t.Errorf("got %+v, %v, want %v", second, err, tt.want)
 				}
-				if most := 10 + int(after/(250*time.Millisecond)); st.evals > most {
-					t.Errorf("%d calls of the store, want at most %d", st.evals, most)
+				if took := time.Since(start); took < tt.took || took > tt.took+tt.slack {
+					t.Errorf("it took %v, want %v and at most %v", took, tt.took, tt.slack)
+				}
+				if most := 10 + int64(tt.took/(250*time.Millisecond)); calls.Load() > most {
+					t.Errorf("%d calls of the store, want at most %d", calls.Load(), most)
+				}
+				if tt.name == "ctx ends" {
+					wantError(t, err, nil, `Acquire: context deadline exceeded: denied by rule "concurrency"`)
+					if _, err := l.Acquire(ctx, keyU); err != context.DeadlineExceeded {
+						t.Errorf("after the deadline: got %v", err)
+					}
 				}
 			})
 		})
 	}
 }
 
-// If ctx ends, Acquire returns the error of ctx joined with ErrDenied, and holds no
-// lease. A request that can never be allowed is denied at once.
-func TestAcquireFails(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := weirtest.New(t, memory.New(nil), oneJob)
-		first, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		start := time.Now()
-		second, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")})
-		if second != nil || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, weir.ErrDenied) {
-			t.Errorf("got %+v, %v, want both errors", second, err)
-		}
-		wantError(t, err, nil, `denied by rule "concurrency"`)
-		if took := time.Since(start); took != 3*time.Second {
-			t.Errorf("it took %v, want 3s", took)
-		}
-		if second, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")}); second != nil || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("after the deadline: got %+v, %v", second, err)
-		}
-		if _, err := first.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-
-		start = time.Now()
-		deny := weirtest.Wrap(t, l, weirtest.Around(func(weir.Decider) denier { return denier{} }))
-		if lease, err := deny.Acquire(t.Context(), weir.Request{Key: weir.KeyOf("u")}); lease != nil || !errors.Is(err, weir.ErrDenied) {
-			t.Errorf("what can never pass: got %+v, %v, want ErrDenied", lease, err)
-		}
-		if took := time.Since(start); took != 0 {
-			t.Errorf("it took %v, want no time", took)
-		}
-	})
-}
-
-// A denier is a wrapper that denies every request with RetryAfter Never.
-type denier struct{}
-
-func (denier) Decide(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
-	return weir.Result{Delay: weir.Never, RetryAfter: weir.Never, Rule: "denier"}, nil
-}
-
-// If a wrapper denies a request and sets no RetryAfter, Acquire waits between two
-// attempts.
-func TestAcquirePauses(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		l := weirtest.Wrap(t, weirtest.New(t, memory.New(nil), oneJob), weirtest.Around(func(weir.Decider) blocked { return blocked{&calls} }))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if lease, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")}); lease != nil || !errors.Is(err, weir.ErrDenied) || calls > 10 {
-			t.Errorf("got %+v, %v after %d attempts, want at most 10", lease, err, calls)
-		}
-	})
-}
-
-// A blocked is a wrapper that denies every request, and counts them.
-type blocked struct{ calls *int }
-
-func (b blocked) Decide(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
-	*b.calls++
-	return weir.Result{}, nil
-}
-
-// A client can notice a deadline before the context does. The lease is released all the
-// same.
-func TestAcquirePastDeadline(t *testing.T) {
-	t.Parallel()
-	for name, acquire := range map[string]func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error){
-		"Acquire": func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error) {
-			return l.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")})
-		},
-		"TryAcquire": func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error) {
-			return l.TryAcquire(ctx, weir.Request{Key: weir.KeyOf("u")})
-		},
-	} {
-		mem := memory.New(nil)
-		st := &weirtest.Hooked{Store: mem, Lose: fmt.Errorf("store: %w", context.DeadlineExceeded)}
-		st.Before = func(_ context.Context, s *store.Script) error {
-			if strings.HasSuffix(s.Name(), ".release") {
-				st.Lose = nil
-			}
-			return nil
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		if lease, err := acquire(weirtest.New(t, st, oneJob), ctx); lease != nil || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: got %+v, %v", name, lease, err)
-		}
-		if keys := keysIn(mem); len(keys) > 0 {
-			t.Errorf("%s: left %q", name, keys)
-		}
-	}
-}
-
-// If the client notices the deadline first, after a denial, the error is still a denial.
-func TestAcquireDeniedEarly(t *testing.T) {
-	t.Parallel()
-	st := &weirtest.Hooked{Store: memory.New(nil)}
-	l := weirtest.New(t, st, oneJob)
-	if _, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")}); err != nil {
-		t.Fatal(err)
-	}
-	calls := 0
-	st.Before = func(context.Context, *store.Script) error {
-		if calls++; calls > 1 {
-			return fmt.Errorf("store: %w", context.DeadlineExceeded)
-		}
-		return nil
-	}
-	if _, err := l.Acquire(overdue{t.Context()}, weir.Request{Key: weir.KeyOf("u")}); !errors.Is(err, weir.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v, want ErrDenied and the deadline", err)
-	}
-	calls = 0
-	if _, err := l.Acquire(t.Context(), weir.Request{Key: weir.KeyOf("u")}); errors.Is(err, weir.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("without a deadline: got %v, want the error of the store", err)
-	}
-}
-
-// An overdue context has a deadline that has passed, and does not know it yet.
-type overdue struct{ context.Context }
-
-func (overdue) Deadline() (time.Time, bool) { return time.Unix(1, 0), true }
-
-// The lease of a lost reply is released, even if the store denied the later attempts
-// because of another rule.
-func TestAcquireDegradedOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		mem := memory.New(nil)
-		st := &weirtest.Hooked{Store: mem, Lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
-		calls := 0
-		st.Before = func(context.Context, *store.Script) error {
-			if calls++; calls > 1 {
-				st.Lose = nil
-			}
-			return nil
-		}
-		plain := weirtest.NewPolicy(t, st, weirtest.Rules(
-			weir.Rule{Name: "jobs", Algorithm: oneJob, Cost: 1},
-			weir.Rule{Name: "starts", Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}}))
-		l := weirtest.Wrap(t, plain, outage.New(&outage.Options{Budget: time.Hour, Failures: 1000}).Wrap)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if lease, err := l.Acquire(ctx, weir.Request{Key: weir.KeyOf("u")}); lease != nil || !errors.Is(err, weir.ErrDenied) || calls < 3 {
-			t.Errorf("got %+v, %v after %d calls, want ErrDenied", lease, err, calls)
-		}
-		if res := weirtest.Left(t, weirtest.Only(t, plain, "jobs"), "u"); res.Remaining != 1 {
-			t.Errorf("got %+v, want that the lease is free", res)
-		}
-	})
-}
-
-// KeepAlive holds a lease until its context ends. It renews the lease each time that a
-// third of the lease time has passed.
+// TestKeepAlive has how long KeepAlive holds a lease of a minute, and how it ends. It renews the
+// lease whenever a third of the lease time has passed, and reports a lost lease once.
 func TestKeepAlive(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &recorder{Store: memory.New(nil)}
-		l := weirtest.New(t, st, oneJob)
-		lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour+time.Second)
-		defer cancel()
-		st.evals = 0
-		lease.KeepAlive(ctx, func(err error) { t.Errorf("lost: %v", err) })
-		if st.evals != 180 {
-			t.Errorf("%d renewals in an hour, want 180", st.evals)
-		}
-		if held, err := lease.Release(t.Context()); !held || err != nil {
-			t.Errorf("Release: got %v, %v", held, err)
-		}
-	})
-}
-
-// KeepAlive renews the leases of shadow rules in time, even if they are shorter. A
-// renewal that fails does not lose the lease of the enforced rule earlier.
-func TestKeepAliveShadow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := weirtest.NewFaulty()
-		next := func(d time.Duration) weir.Rule {
-			return weir.Rule{Name: "next", Algorithm: algorithm.Concurrency{Limit: 2, Lease: d}, Shadow: true}
-		}
-		l := weirtest.NewPolicy(t, st, weirtest.Rules(weir.Rule{Name: "jobs", Algorithm: oneJob}, next(time.Hour)))
-		l = weirtest.With(t, l, next(600*time.Millisecond)) // a plan's
-		shadow := weirtest.Only(t, l, "next")
-		lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		lost := make(chan time.Time, 1)
-		go lease.KeepAlive(ctx, func(error) { lost <- time.Now() })
-		for range 1000 {
-			if time.Sleep(100 * time.Millisecond); weirtest.Left(t, shadow, "u").Remaining != 1 {
-				t.Fatal("the lease of the shadow rule has expired")
-			}
-		}
-		synctest.Wait()
-		start := time.Now()
-		st.Set(weirtest.Down)
-		if took := (<-lost).Sub(start); took < oneJob.Lease-time.Second || took > oneJob.Lease {
-			t.Errorf("the lease was lost after an outage of %v, want about %v", took, oneJob.Lease)
-		}
-	})
-}
-
-// A shadow rule leaves a renewal as much time as it has without the shadow rule.
-func TestKeepAliveShadowSlow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &weirtest.Hooked{Store: memory.New(nil)}
-		l := weirtest.NewPolicy(t, st, weirtest.Rules(
-			weir.Rule{Name: "jobs", Algorithm: oneJob},
-			weir.Rule{Name: "next", Algorithm: algorithm.Concurrency{Limit: 2, Lease: 600 * time.Millisecond}, Shadow: true},
-		))
-		lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		st.Before = func(ctx context.Context, _ *store.Script) error { return sleep.For(ctx, 5*time.Second) }
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		lease.KeepAlive(ctx, func(err error) { t.Errorf("lost: %v", err) })
-	})
-}
-
-// KeepAlive counts from the last renewal, so it keeps the lease if it is started late,
-// and if each renewal takes long.
-func TestKeepAliveLate(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ started, renewal time.Duration }{
-		{started: 55 * time.Second},
-		{started: 55 * time.Second, renewal: 4 * time.Second},
-		{renewal: 19 * time.Second},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			st := &weirtest.Hooked{Store: memory.New(nil)}
-			l := weirtest.New(t, st, oneJob)
-			lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
-			if err != nil {
-				t.Fatal(err)
-			}
-			st.Before = func(context.Context, *store.Script) error {
-				time.Sleep(tt.renewal)
-				return nil
-			}
-			time.Sleep(tt.started)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-			defer cancel()
-			start := time.Now()
-			lease.KeepAlive(ctx, func(err error) { t.Errorf("%+v: lost after %v: %v", tt, time.Since(start), err) })
-		})
-	}
-}
-
-// A renewal of KeepAlive that hangs does not lose a lease that its user renewed
-// meanwhile.
-func TestKeepAliveBeside(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var renewals atomic.Int64
-		st := &weirtest.Hooked{Store: memory.New(nil)}
-		st.Before = func(ctx context.Context, s *store.Script) error {
-			if strings.HasSuffix(s.Name(), ".renew") && renewals.Add(1) == 1 {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return nil
-		}
-		lease, err := weirtest.New(t, st, algorithm.Concurrency{Limit: 1, Lease: 1200 * time.Millisecond}).TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		time.AfterFunc(800*time.Millisecond, func() {
-			if err := lease.Renew(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-		lease.KeepAlive(ctx, func(err error) { t.Errorf("lost: %v", err) })
-	})
-}
-
-// KeepAlive returns when the lease is released, and does not call lost.
-func TestKeepAliveEndsWithRelease(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := weirtest.New(t, memory.New(nil), oneJob)
-		lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		var wg sync.WaitGroup
-		wg.Go(func() { lease.KeepAlive(t.Context(), func(err error) { t.Errorf("lost: %v", err) }) })
-		time.Sleep(90 * time.Second)
-		if held, err := lease.Release(t.Context()); !held || err != nil {
-			t.Errorf("Release: got %v, %v", held, err)
-		}
-		wg.Wait()
-		if took := time.Since(start); took != 90*time.Second {
-			t.Errorf("it ended after %v, want 1m30s", took)
-		}
-		lease.KeepAlive(t.Context(), func(err error) { t.Errorf("lost after Release: %v", err) })
-	})
-}
-
-// KeepAlive reports a lost lease once. If another process released the lease, it reports
-// that at the next renewal. If an outage lasts, it reports that when the lease expires.
-func TestKeepAliveLost(t *testing.T) {
-	t.Parallel()
+	const s = time.Second
+	short := weir.Rule{Name: "next", Algorithm: algorithm.Concurrency{Limit: 2, Lease: 600 * time.Millisecond}, Shadow: true}
 	for _, tt := range []struct {
-		name    string
-		outage  [2]time.Duration // from, to
-		ended   bool             // another process releases the lease after 10 s
-		hangs   bool             // calls in the outage return when their context ends
-		want    time.Duration    // when the lease is lost; 0 means never
-		because error
+		name     string
+		shadow   []weir.Rule
+		started  time.Duration    // after the lease was acquired
+		takes    time.Duration    // a renewal
+		outage   [2]time.Duration // from, to
+		hangs    bool             // calls in the outage return when their context ends
+		ended    time.Duration    // when another process releases the lease
+		released time.Duration    // when its holder releases it
+		renewed  time.Duration    // when its holder renews it
+		lost     time.Duration    // when the lease is lost; 0 means never
+		because  error
+		renewals int64 // calls in 10 minutes; 0: any
 	}{
-		{"ended", [2]time.Duration{}, true, false, 20 * time.Second, weir.ErrLeaseLost},
-		{"a short outage", [2]time.Duration{15 * time.Second, 50 * time.Second}, false, false, 0, nil},
-		{"a long outage", [2]time.Duration{15 * time.Second, time.Hour}, false, false, time.Minute, store.ErrUnavailable},
-		{"a long outage later", [2]time.Duration{30 * time.Second, time.Hour}, false, false, 80 * time.Second, store.ErrUnavailable},
-		{"a short outage in which calls hang", [2]time.Duration{15 * time.Second, 30 * time.Second}, false, true, 0, nil},
-		{"a long outage in which calls hang", [2]time.Duration{15 * time.Second, time.Hour}, false, true, time.Minute, context.DeadlineExceeded},
+		{name: "nothing happens", renewals: 30},
+		{name: "started late", started: 55 * s},
+		{name: "slow", takes: 19 * s},
+		{name: "a shorter shadow rule", shadow: []weir.Rule{short}, renewals: 6000},
+		{name: "a shorter shadow rule, and slow", shadow: []weir.Rule{short}, takes: 5 * s},
+		{name: "a shorter shadow rule, and an outage", shadow: []weir.Rule{short}, outage: [2]time.Duration{100*s + s/2, time.Hour}, lost: 160*s + 2*s/5, because: store.ErrUnavailable},
+		{name: "released", released: 90 * s},
+		{name: "released by another process", ended: 10 * s, lost: 20 * s, because: weir.ErrLeaseLost},
+		{name: "a short outage", outage: [2]time.Duration{15 * s, 50 * s}},
+		{name: "a long outage", outage: [2]time.Duration{15 * s, time.Hour}, lost: time.Minute, because: store.ErrUnavailable},
+		{name: "a short outage in which calls hang", outage: [2]time.Duration{15 * s, 30 * s}, hangs: true},
+		{name: "a long outage in which calls hang", outage: [2]time.Duration{15 * s, time.Hour}, hangs: true, lost: time.Minute, because: context.DeadlineExceeded},
+		{name: "a call that hangs beside another renewal", started: 55 * s, outage: [2]time.Duration{54 * s, 56 * s}, hangs: true, renewed: 57 * s},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
+				var renewals atomic.Int64
 				start := time.Now()
-				st := &weirtest.Hooked{Store: memory.New(nil), Before: func(ctx context.Context, _ *store.Script) error {
-					now := time.Since(start)
-					switch {
+				st := &weirtest.Hooked{Store: memory.New(nil), Before: func(ctx context.Context, script *store.Script) error {
+					if strings.HasSuffix(script.Name(), ".renew") {
+						renewals.Add(1)
+					}
+					switch now := time.Since(start); {
 					case now < tt.outage[0] || now >= tt.outage[1]:
+						if now > 0 {
+							return sleep.For(ctx, tt.takes)
+						}
 						return nil
 					case tt.hangs:
 						<-ctx.Done()
@@ -490,30 +195,43 @@ func TestKeepAliveLost(t *testing.T) {
 						return store.ErrUnavailable
 					}
 				}}
-				l := weirtest.New(t, st, oneJob)
-				lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
+				l := weirtest.NewPolicy(t, st, weirtest.Rules(append(tt.shadow, weir.Rule{Name: "jobs", Algorithm: oneJob})...))
+				lease, err := l.TryAcquire(t.Context(), keyU)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if tt.ended {
-					time.AfterFunc(10*time.Second, func() {
-						_, _ = l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Op: weir.Release, ID: lease.ID()}, nil)
-					})
+				at := func(after time.Duration, f func()) {
+					if after > 0 {
+						time.AfterFunc(after, f)
+					}
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				at(tt.ended, func() {
+					_, _ = l.Decide(t.Context(), weir.Request{Key: keyU.Key, Op: weir.Release, ID: lease.ID()}, nil)
+				})
+				at(tt.released, func() { _, _ = lease.Release(t.Context()) })
+				at(tt.renewed, func() { _ = lease.Renew(t.Context()) })
+				time.Sleep(tt.started)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute+s)
 				defer cancel()
 				calls := 0
 				lease.KeepAlive(ctx, func(err error) {
 					calls++
-					if took := time.Since(start); took != tt.want {
-						t.Errorf("lost after %v, want %v", took, tt.want)
+					if took := time.Since(start); took != tt.lost {
+						t.Errorf("lost after %v, want %v", took, tt.lost)
 					}
 					if !errors.Is(err, weir.ErrLeaseLost) || !errors.Is(err, tt.because) {
 						t.Errorf("got %v, want ErrLeaseLost because of %v", err, tt.because)
 					}
 				})
-				if (calls == 1) != (tt.want > 0) || calls > 1 {
-					t.Errorf("lost was called %d times", calls)
+				took := time.Since(start)
+				if (calls == 1) != (tt.lost > 0) || calls > 1 || tt.released > 0 && took != tt.released {
+					t.Errorf("lost was called %d times; it returned after %v", calls, took)
+				}
+				if n := renewals.Load(); tt.renewals > 0 && (n < tt.renewals || n > tt.renewals+tt.renewals/10) {
+					t.Errorf("%d renewals, want %d", n, tt.renewals)
+				}
+				if tt.released > 0 {
+					lease.KeepAlive(t.Context(), func(err error) { t.Errorf("lost after Release: %v", err) })
 				}
 			})
 		})

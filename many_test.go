@@ -3,9 +3,7 @@ package weir_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -29,90 +27,25 @@ func (b *batching) EvalBatch(ctx context.Context, calls []store.Eval) {
 	}
 }
 
-// DoMany answers peeks as Peek does, with one MGet and one Time.
+// DoMany answers peeks as Peek does, with one MGet and one Time. Package conformance compares more
+// of them.
 func TestDoManyPeeks(t *testing.T) {
 	t.Parallel()
-	c := weirtest.NewClock()
-	mem := weirtest.NewStore(c)
-	st := &recorder{Store: mem}
-	l := weirtest.NewPolicy(t, st, weir.Policy{Segments: []string{"x", "y"}, Rules: []weir.Rule{
-		{Name: "a", By: []string{"x"}, Algorithm: weirtest.Window(40, time.Minute)},
-		{Name: "b", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 4}},
-		{Name: "c", Algorithm: weirtest.PerSecond, Cost: 3},
-		{Name: "d", Algorithm: algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 3 * time.Second, Limit: 20}}}},
-	}})
-	ctx := t.Context()
-	var requests []weir.Request
-	for i := range 30 {
-		key := weir.KeyOf(fmt.Sprint("x", i%3), fmt.Sprint("y", i%10))
-		requests = append(requests, weir.Request{Key: key, Op: weir.Peek, Cost: int64(i % 3)})
-		for range i % 4 {
-			if _, err := l.Decide(ctx, weir.Request{Key: key}, nil); err != nil {
-				t.Fatal(err)
-			}
-			c.Advance(50 * time.Millisecond)
-		}
+	st := &recorder{Store: weirtest.NewStore(weirtest.NewClock())}
+	l := weirtest.NewPolicy(t, st, weirtest.Rules(window("a", 4), costing(rateRule, 3),
+		weir.Rule{Name: "d", Algorithm: algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 3 * time.Second, Limit: 20}}}}))
+	weirtest.Plant(t, st.Store, "weir:t:{f}:rate.g2", store.Tag{'g', '1'}, 1, 2)
+	weirtest.Allow(t, l, keyU)
+	requests := []weir.Request{{Key: keyU.Key, Op: weir.Peek}, {Key: weir.KeyOf("f"), Op: weir.Peek}, {Key: weir.KeyOf("new"), Op: weir.Peek, Cost: 4}, {Op: weir.Peek}, {Key: weir.KeyOf("new"), Op: weir.Peek, Cost: 5}}
+	*st = recorder{Store: st.Store}
+	got := l.DoMany(t.Context(), requests)
+	if st.mgets != 1 || st.times != 1 || st.evals != 0 || len(st.keys) != 4*5 {
+		t.Errorf("%d MGets of %d keys, %d Times, %d Evals, want one MGet of 20 and one Time", st.mgets, len(st.keys), st.times, st.evals)
 	}
-	requests = append(requests, weir.Request{Key: weir.KeyOf("nobody", "knows"), Op: weir.Peek}, requests[7])
-
-	before := dump(t, mem)
-	*st = recorder{Store: mem}
-	got := l.DoMany(ctx, requests)
-	if len(got) != len(requests) {
-		t.Fatalf("%d answers to %d requests", len(got), len(requests))
-	}
-	if st.mgets != 1 || st.times != 1 || st.evals != 0 || len(st.keys) != len(requests)*6 {
-		t.Errorf("%d MGets of %d keys, %d Times, %d Evals, want one MGet of %d and one Time", st.mgets, len(st.keys), st.times, st.evals, len(requests)*6)
-	}
-	if after := dump(t, mem); !slices.Equal(before, after) {
-		t.Errorf("changed %q to %q", before, after)
-	}
-	denied := 0
 	for i, r := range requests {
-		want, err := l.Decide(ctx, r, nil)
-		if err != nil || got[i] != (weir.Answer{Result: want}) {
+		want, err := l.Decide(t.Context(), r, nil)
+		if got[i].Result != want || (got[i].Err == nil) != (err == nil) || errors.Is(got[i].Err, store.ErrForeign) != (i == 1) {
 			t.Errorf("request %d: got %+v, and Decide says %+v, %v", i, got[i], want, err)
-		}
-		if !want.Allowed {
-			denied++
-		}
-	}
-	if denied == 0 || denied == len(requests) {
-		t.Errorf("%d of %d denied: the test sees one kind only", denied, len(requests))
-	}
-}
-
-// If a key holds a foreign value, only the request for that key fails. The error names
-// the key.
-func TestDoManyForeign(t *testing.T) {
-	t.Parallel()
-	st := weirtest.NewStore(weirtest.NewClock())
-	l := weirtest.NewPolicy(t, st, by(1, "all", "all"))
-	ctx := t.Context()
-	if _, err := l.Allow(ctx, "v"); err != nil {
-		t.Fatal(err)
-	}
-	weirtest.Plant(t, st, "weir:t:{u}:b.g2", store.Tag{'x', '1'}, 1)
-	weirtest.Plant(t, st, "weir:t:{w}:a.g2", store.Tag{'g', '1'}, 1, 2)
-	keys := []string{"u", "v", "w", "new", ""}
-	var requests []weir.Request
-	for _, k := range keys {
-		requests = append(requests, weir.Request{Key: weir.KeyOf(k), Op: weir.Peek})
-	}
-	for i, a := range l.DoMany(ctx, requests) {
-		want, err := l.Peek(ctx, keys[i])
-		if a.Result != want || (a.Err != nil) != (err != nil) {
-			t.Errorf("key %q: got %+v, and Peek says %+v, %v", keys[i], a, want, err)
-		}
-		switch keys[i] {
-		case "u":
-			if !errors.Is(a.Err, store.ErrForeign) || !strings.Contains(a.Err.Error(), `"weir:t:{u}:b.g2"`) {
-				t.Errorf("got %v, want ErrForeign that names the key", a.Err)
-			}
-		case "":
-			if !errors.Is(a.Err, weir.ErrInvalidKey) {
-				t.Errorf("got %v, want ErrInvalidKey", a.Err)
-			}
 		}
 	}
 }
@@ -140,41 +73,66 @@ func TestDoManyBatches(t *testing.T) {
 		{"each op", gcra, []weir.Request{{Key: u, ID: "x"}, {Key: v, Op: weir.Refund, ID: "y"}, {Key: v, Op: weir.Reset}, {Key: weir.KeyOf("w"), Op: weir.TakeUpTo, Cost: 9}}, "+-++", 4},
 	} {
 		for _, batches := range []bool{true, false} {
-			t.Run(fmt.Sprint(tt.name, ", batches ", batches), func(t *testing.T) {
-				t.Parallel()
-				st := &batching{recorder: &recorder{Store: weirtest.NewStore(weirtest.NewClock())}}
-				var of store.Store = st.recorder
-				if batches {
-					of = st
+			st := &batching{recorder: &recorder{Store: weirtest.NewStore(weirtest.NewClock())}}
+			var of store.Store = st.recorder
+			evals, lengths := tt.batch, []int(nil)
+			if batches {
+				if of, evals = st, 0; tt.batch > 0 {
+					lengths = []int{tt.batch}
 				}
-				l := weirtest.NewPolicy(t, of, weirtest.Rules(tt.rules...))
-				got := ""
-				for i, a := range l.DoMany(t.Context(), tt.requests) {
-					switch {
-					case a.Err != nil && a.Result != (weir.Result{}):
-						t.Errorf("answer %d: got %+v", i, a)
-					case a.Err != nil:
-						got += "!"
-					case a.Result.Allowed:
-						got += "+"
-					default:
-						got += "-"
-					}
+			}
+			got := ""
+			for _, a := range weirtest.NewPolicy(t, of, weirtest.Rules(tt.rules...)).DoMany(t.Context(), tt.requests) {
+				switch {
+				case a.Err != nil && a.Result == (weir.Result{}):
+					got += "!"
+				case a.Err == nil && a.Result.Allowed:
+					got += "+"
+				case a.Err == nil:
+					got += "-"
 				}
-				if got != tt.want {
-					t.Errorf("answers %q, want %q", got, tt.want)
-				}
-				evals, lengths := tt.batch, []int(nil)
-				if batches {
-					evals = 0
-					if tt.batch > 0 {
-						lengths = []int{tt.batch}
-					}
-				}
-				if st.evals != evals || st.mgets+st.times > 0 || !slices.Equal(st.batches, lengths) {
-					t.Errorf("%d Evals, %d other calls, batches %v, want %d, 0, %v", st.evals, st.mgets+st.times, st.batches, evals, lengths)
-				}
-			})
+			}
+			if got != tt.want || st.evals != evals || st.mgets+st.times > 0 || !slices.Equal(st.batches, lengths) {
+				t.Errorf("%s: %q, %d Evals, %d other calls, batches %v, want %q, %d, 0, %v", tt.name, got, st.evals, st.mgets+st.times, st.batches, tt.want, evals, lengths)
+			}
+		}
+	}
+}
+
+// A together is a Decider that decides many requests together, and records how many.
+type together struct {
+	weir.Decider
+	sizes *[]int
+}
+
+func (d together) DecideMany(ctx context.Context, requests []weir.Request, answers []weir.Answer) {
+	*d.sizes = append(*d.sizes, len(requests))
+	weir.DecideMany(ctx, d.Decider, requests, answers)
+}
+
+// DecideMany decides requests together with a ManyDecider, and otherwise one by one. So
+// DoMany keeps its batches if every wrapper is a ManyDecider.
+func TestDecideMany(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		opaque  bool // a wrapper is no ManyDecider
+		batches []int
+	}{{false, []int{3}}, {true, nil}} {
+		st := &batching{recorder: &recorder{Store: weirtest.NewStore(weirtest.NewClock())}}
+		sizes := new([]int)
+		wrappers := []weir.Wrapper{weirtest.Around(func(next weir.Decider) together { return together{next, sizes} })}
+		if tt.opaque {
+			wrappers = append(wrappers, weirtest.Pass)
+		}
+		l := weirtest.Wrap(t, weirtest.New(t, st, weirtest.PerSecond), wrappers...)
+		answers := l.DoMany(t.Context(), []weir.Request{{Key: keyU.Key, Cost: 4}, {Key: keyU.Key, Cost: 2}, {}, keyU})
+		for i, want := range []bool{true, false, false, true} {
+			if a := answers[i]; a.Result.Allowed != want || (a.Err != nil) != (i == 2) {
+				t.Errorf("a wrapper is no ManyDecider: %v: answer %d: got %+v, want allowed: %v", tt.opaque, i, a, want)
+			}
+		}
+		if !slices.Equal(*sizes, []int{4}) || !slices.Equal(st.batches, tt.batches) || tt.opaque == (st.evals == 0) {
+			t.Errorf("a wrapper is no ManyDecider: %v: %d requests together, batches of %d, and %d calls", tt.opaque, *sizes, st.batches, st.evals)
 		}
 	}
 }

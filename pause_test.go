@@ -1,23 +1,20 @@
 package weir_test
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/denycache"
 	"github.com/weir-go/weir/internal/test/weirtest"
-	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store/memory"
-)
-
-var (
-	pauseRule = weir.Rule{Name: "pause", Algorithm: algorithm.Pause{}}
-	rateRule  = weir.Rule{Name: "rate", Algorithm: weirtest.PerSecond}
 )
 
 // pause pauses key, and returns the ID of the pause.
@@ -38,335 +35,200 @@ func resume(t testing.TB, l *weir.Limiter, want bool, id string, key ...string) 
 	}
 }
 
-// Every limiter over the store denies a paused key until the pause ends or is resumed,
-// and consumes nothing.
+// TestPause has what requests answer during a pause, and what goes on. Package conformance has the
+// checks of the algorithm.
 func TestPause(t *testing.T) {
 	t.Parallel()
-	for _, rules := range [][]weir.Rule{{pauseRule, rateRule}, {rateRule, pauseRule}} {
-		c := weirtest.NewClock()
-		st := weirtest.NewStore(c)
-		l, other := weirtest.NewPolicy(t, st, weirtest.Rules(rules...)), weirtest.NewPolicy(t, st, weirtest.Rules(rules...))
-		weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u")})
-		pause(t, l, 10*time.Second, "u")
-		c.Advance(time.Second)
-		id := pause(t, other, 2*time.Second, "u") // a later, shorter one
-		each := make([]weir.Result, 2)
-		at := slices.IndexFunc(rules, func(r weir.Rule) bool { return r.Name == "pause" })
-		for _, op := range []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo} {
-			got := weirtest.Decide(t, other, weir.Request{Key: weir.KeyOf("u"), Op: op}, each...)
-			want := weir.Result{Type: weir.PauseRule, Rule: "pause", Limit: algorithm.MaxTokens, Delay: weir.Never, RetryAfter: 9 * time.Second, ResetAfter: 9 * time.Second}
-			if got != want || each[at] != want || !each[1-at].Allowed || each[1-at].Remaining != 5 {
-				t.Errorf("%v: got %+v of %+v, want %+v", op, got, each, want)
-			}
-		}
-		if a := l.DoMany(t.Context(), []weir.Request{{Key: weir.KeyOf("u")}, {Key: weir.KeyOf("v")}}); a[0].Result.Rule != "pause" || !a[1].Result.Allowed {
-			t.Errorf("DoMany: got %+v", a)
-		}
-		resume(t, l, true, id, "u")
-		resume(t, l, false, id, "u")
-		resume(t, l, false, id, "v")
-		c.Advance(9*time.Second - time.Microsecond)
-		if res := weirtest.Left(t, l, "u"); res.Allowed || res.RetryAfter != time.Microsecond {
-			t.Errorf("1 µs before the end: got %+v", res)
-		}
-		c.Advance(time.Microsecond)
-		if res := weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u"), Cost: 2}); res.Rule != "rate" || res.Remaining != 3 || res.Granted != 2 {
-			t.Errorf("after the end: got %+v", res)
+	begin := func(d time.Duration, id string) weir.Request { return weir.Request{Op: weir.Pause, For: d, ID: id} }
+	end := func(id string) weir.Request { return do(weir.Resume, 0, id) }
+	of := func(user string, r weir.Request) weir.Request { r.Key = weir.KeyOf("acme", user); return r }
+	closed := func(left string) []step {
+		return []step{
+			{0, 0, begin(10*second, "a"), "true", left},
+			{second, 0, begin(2*second, "b"), "true", left}, // a later, shorter one
+			{0, 0, ask(1, ""), "denied for 9s: pause 0 of 9007199254740991, full in 9s", left},
+			{0, 0, do(weir.TakeUpTo, 1, ""), "denied for 9s", left},
+			{0, 0, weir.Request{MaxWait: time.Hour}, "denied for 9s", left}, // nobody reserves
+			{0, 0, end("b"), "true", left},
+			{0, 0, end("b"), "false", left},
+			{9*second - time.Microsecond, 0, do(weir.Peek, 1, ""), "denied for 1µs", left},
+			{time.Microsecond, 0, ask(2, ""), "2: rate 3 of 5, full in 2s", ""},
+			{0, 0, begin(3*second, "mine"), "true", ""},
+			{0, 0, begin(second, "mine"), "true", ""},
+			{0, 0, begin(5*second+1, "mine"), "true", ""}, // rounded up
+			{0, 0, ask(1, ""), "denied for 5.000001s", ""},
+			{0, 0, end("mine"), "true", ""},
+			{0, 0, ask(3, ""), "3: rate 0 of 5, full in 5s", ""},
 		}
 	}
-}
-
-// What a pause must not stop goes on: Force, Refund, Settle, Renew and Release.
-func TestPauseIgnored(t *testing.T) {
-	t.Parallel()
-	c := weirtest.NewClock()
-	st := weirtest.NewStore(c)
-	l := weirtest.NewPolicy(t, st, weirtest.Rules(pauseRule, rateRule))
-	first, second := weir.Request{Key: weir.KeyOf("u"), ID: "1", Cost: 2}, weir.Request{Key: weir.KeyOf("u"), ID: "2", Cost: 3}
-	weirtest.Allow(t, l, first)
-	weirtest.Allow(t, l, second)
-	pause(t, l, time.Hour, "u")
-	if s, err := l.Settle(t.Context(), second, 1); err != nil || !s.Found || s.Cost != 1 {
-		t.Errorf("Settle: %+v, %v", s, err)
-	}
-	if s, err := l.Refund(t.Context(), first); err != nil || !s.Found {
-		t.Errorf("Refund: %+v, %v", s, err)
-	}
-	if res, err := l.Force(t.Context(), 9, "u"); err != nil || !res.Allowed || res.Granted != 9 || res.Rule != "rate" || res.Delay != 0 {
-		t.Errorf("Force: %+v, %v", res, err)
-	}
-	if res := weirtest.Left(t, weirtest.Only(t, l, "rate"), "u"); res.RetryAfter != 6*time.Second { // 5 - 1 - 9, below 0
-		t.Errorf("the rate: %+v", res)
-	}
-
-	l = weirtest.NewPolicy(t, st, weir.Policy{Name: "jobs", Rules: []weir.Rule{pauseRule, {Name: "jobs", Algorithm: oneJob}}})
-	lease, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")})
+	tenant := weir.Rule{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.Pause{}}
+	play(t, []trace{
+		{name: "before a rule", policies: rules(pauseRule, rateRule), steps: closed("closed 5")},
+		{name: "after a rule", policies: rules(rateRule, pauseRule, shadow(window("shadow", 9))), steps: closed("5 closed 9")[:2]},
+		{name: "after two rules", policies: rules(rateRule, pauseRule), steps: closed("5 closed")},
+		{name: "what goes on", policies: rules(pauseRule, minute("m", 60)), steps: []step{
+			{0, 0, ask(20, "1"), "20", "open 40"},
+			{0, 0, ask(30, "2"), "30", "open 10"},
+			{0, 0, begin(time.Hour, "p"), "true", "closed 10"},
+			{0, 0, settle(10, "2"), "found true, cost 10", "closed 30"},
+			{0, 0, do(weir.Refund, 0, "1"), "found true, cost 0", "closed 50"},
+			{0, 0, do(weir.Force, 90, ""), "90: m 0 of 60, full in 1m40s", "closed 0"},
+			{0, 0, weir.Request{Op: weir.Reset}, "true", "open 60"},
+		}},
+		{name: "by tenant", policies: []weir.Policy{{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{tenant, rateRule}}}, steps: []step{
+			{0, 0, of("ann", begin(time.Hour, "p")), "true", "closed 5"},
+			{0, 0, of("bob", ask(1, "")), "denied for 1h0m0s: tenant 0 of 9007199254740991, full in 1h0m0s", "closed 5"},
+			{0, 0, of("bob", weir.Request{Op: weir.Reset}), "true", "closed 5"}, // which clears the rules of the full key
+			{0, 0, of("bob", end("p")), "true", "open 5"},
+		}},
+	})
+	l := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(pauseRule, weir.Rule{Name: "jobs", Algorithm: oneJob}))
+	lease, err := l.TryAcquire(t.Context(), keyU)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pause(t, l, time.Hour, "u")
-	if err := lease.Renew(t.Context()); err != nil {
-		t.Errorf("Renew: %v", err)
-	}
-	if held, err := lease.Release(t.Context()); !held || err != nil {
+	if held, err := lease.Release(t.Context()); !held || err != nil || lease.Renew(t.Context()) == nil {
 		t.Errorf("Release: %v, %v", held, err)
 	}
-	if _, err := l.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("u")}); !errors.Is(err, weir.ErrDenied) || !strings.Contains(err.Error(), `rule "pause", which pauses the key: retry after 1h0m0s`) {
-		t.Errorf("TryAcquire: %v, want it denied", err)
-	}
+	_, err = l.TryAcquire(t.Context(), keyU)
+	wantError(t, err, weir.ErrDenied, `denied by rule "pause", which pauses the key: retry after`)
 }
 
-// A repeated request has not gone ahead, so it is denied, however long it can wait. It
-// still consumes nothing.
-func TestPauseReplay(t *testing.T) {
+// A thousand callers sleep through a pause, and then leave at the pace of the other rule,
+// with two calls of the store each. Who sleeps reserves nothing, so an open user who shares the
+// pace does not wait behind them.
+func TestPauseSleepers(t *testing.T) {
 	t.Parallel()
-	c := weirtest.NewClock()
-	l := weirtest.NewPolicy(t, weirtest.NewStore(c), weirtest.Rules(pauseRule, rateRule))
-	r := weir.Request{Key: weir.KeyOf("u"), ID: "1", Cost: 5}
-	weirtest.Allow(t, l, r)
-	pause(t, l, 2*time.Second, "u")
-	if res := weirtest.Decide(t, l, r); res.Allowed || !res.Replayed || res.Rule != "pause" || res.RetryAfter != 2*time.Second || res.Granted != 0 {
-		t.Errorf("got %+v, want it denied for 2 s", res)
-	}
-	r.MaxWait = time.Hour
-	if res := weirtest.Decide(t, l, r); res.Allowed || !res.Replayed || res.Rule != "pause" || res.RetryAfter != 2*time.Second || res.Granted != 0 {
-		t.Errorf("with a MaxWait: got %+v, want it denied for 2 s", res)
-	}
-	c.Advance(2 * time.Second)
-	r.MaxWait = 0
-	if res := weirtest.Decide(t, l, r); !res.Allowed || !res.Replayed || res.Delay != 0 || res.Remaining != 2 {
-		t.Errorf("got %+v, want it allowed", res)
-	}
-	r.Op = weir.Force
-	r.ID = "2"
-	weirtest.Allow(t, l, r)
-	pause(t, l, 2*time.Second, "u")
-	if res := weirtest.Decide(t, l, r); !res.Allowed || !res.Replayed || res.Delay != 0 || res.Granted != 5 {
-		t.Errorf("a repeated Force: got %+v", res)
-	}
-}
-
-// A process that gives the ID itself extends its own pause.
-func TestPauseByID(t *testing.T) {
-	t.Parallel()
-	c := weirtest.NewClock()
-	l := weirtest.NewPolicy(t, weirtest.NewStore(c), weirtest.Rules(pauseRule, rateRule))
-	for _, d := range []time.Duration{3 * time.Second, time.Second, 5*time.Second + 1} { // rounded up
-		weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u"), Op: weir.Pause, ID: "mine", For: d})
-	}
-	if res := weirtest.Left(t, l, "u"); res.RetryAfter != 5*time.Second+time.Microsecond {
-		t.Errorf("got %+v", res)
-	}
-	resume(t, l, true, "mine", "u")
-	if res := weirtest.Left(t, l, "u"); !res.Allowed {
-		t.Errorf("after Resume: got %+v", res)
-	}
-}
-
-// Reset ends the pauses of a key, if the rule is identified by the full key.
-func TestPauseReset(t *testing.T) {
-	t.Parallel()
-	st := memory.New(nil)
-	l := weirtest.NewPolicy(t, st, weirtest.Rules(pauseRule, rateRule))
-	closed := func(want bool) {
-		t.Helper()
-		if res := weirtest.Left(t, l, "u"); res.Allowed == want {
-			t.Errorf("got %+v, want it closed: %v", res, want)
-		}
-	}
-	weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u"), Cost: 5})
-	pause(t, l, time.Hour, "u")
-	weirtest.Decide(t, weirtest.Only(t, l, "rate"), weir.Request{Key: weir.KeyOf("u"), Op: weir.Reset})
-	closed(true)
-	weirtest.Allow(t, weirtest.Only(t, l, "rate"), weir.Request{Key: weir.KeyOf("u"), Cost: 5})
-	weirtest.Decide(t, weirtest.Only(t, l, "pause"), weir.Request{Key: weir.KeyOf("u"), Op: weir.Reset})
-	if res := weirtest.Left(t, l, "u"); res.Allowed || res.Rule != "rate" {
-		t.Errorf("got %+v, want only the pause reset", res)
-	}
-	pause(t, l, time.Hour, "u")
-	weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("u"), Op: weir.Reset})
-	closed(false)
-	if keys := keysIn(st); len(keys) != 0 {
-		t.Errorf("Reset left %q", keys)
-	}
-}
-
-// By says what a pause closes. If several rules pause, Only selects one.
-func TestPauseBy(t *testing.T) {
-	t.Parallel()
-	st := memory.New(nil)
-	tenant := weir.Rule{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.Pause{}}
-	l := weirtest.NewPolicy(t, st, weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{tenant, rateRule}})
-	id := pause(t, l, time.Hour, "acme", "ann")
-	if res := weirtest.Left(t, l, "acme", "bob"); res.Allowed || res.Rule != "tenant" {
-		t.Errorf("got %+v, want the tenant paused", res)
-	}
-	resume(t, l, true, id, "acme", "bob")
-	l = weirtest.NewPolicy(t, st, weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{tenant, pauseRule, rateRule}})
-	_, err := l.Pause(t.Context(), time.Second, "acme", "ann")
-	weirtest.WantError(t, err, weir.ErrInvalidRule, "weir", "Pause: 2 rules pause keys: select one with Limiter.Only")
-	_, err = l.Resume(t.Context(), id, "acme", "ann")
-	weirtest.WantError(t, err, weir.ErrInvalidRule, "weir", "Resume: 2 rules")
-	pause(t, weirtest.Only(t, l, "pause"), time.Hour, "acme", "ann")
-	for user, want := range map[string]bool{"ann": false, "bob": true} {
-		if res := weirtest.Left(t, l, "acme", user); res.Allowed != want {
-			t.Errorf("%s: got %+v", user, res)
-		}
-	}
-}
-
-// The rule never stands in the way of what the other rules support, and is shown only if
-// it denies.
-func TestPauseTransparent(t *testing.T) {
-	t.Parallel()
-	for name, other := range map[string]weir.Rule{
-		"rate":     rateRule,
-		"full":     {Name: "full", Algorithm: algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: time.Hour}},
-		"own cost": {Name: "own", Algorithm: weirtest.PerSecond, Cost: 2},
-		"log":      {Name: "log", Algorithm: algorithm.SlidingLog{Limit: 5, Window: time.Minute}},
-		"metadata": {Name: "meta", Algorithm: algorithm.MetadataWindow{Limit: 5, Window: time.Minute}},
-		"leases":   {Name: "leases", Algorithm: oneJob},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := weirtest.NewClock()
-			for _, rules := range [][]weir.Rule{{pauseRule, other}, {other, pauseRule}} {
-				with := weirtest.NewPolicy(t, weirtest.NewStore(c), weirtest.Rules(rules...))
-				alone := weirtest.NewPolicy(t, weirtest.NewStore(c), weirtest.Rules(other))
-				for i, r := range []weir.Request{
-					{Op: weir.Peek}, {}, {Cost: 2}, {Cost: 2}, {Cost: 9}, {Cost: algorithm.MaxTokens}, {ID: "a"}, {ID: "a"}, {ID: "a", Cost: 2}, {MaxWait: time.Minute},
-					{Op: weir.TakeUpTo, Cost: 9}, {Op: weir.TakeUpTo, Cost: 9, ID: "b"}, {Op: weir.Force, Cost: 3}, {Op: weir.Force, Cost: 3, ID: "c"},
-					{Op: weir.Settle, ID: "a", Actual: weir.ActualCost(3)}, {Op: weir.Refund, ID: "a"}, {Metadata: "x"}, {Op: weir.Renew, ID: "a"}, {Op: weir.Release, ID: "a"},
-					{Op: weir.Reset}, {Op: weir.Peek, Cost: 2},
-				} {
-					r.Key = weir.KeyOf("u")
-					want, wantErr := alone.Decide(t.Context(), r, nil)
-					each := make([]weir.Result, 2)
-					got, err := with.Decide(t.Context(), r, each)
-					plain, _ := with.Decide(t.Context(), weir.Request{Key: r.Key, Op: weir.Peek, ID: r.ID}, nil)
-					if got != want || fmt.Sprint(err) != fmt.Sprint(wantErr) || plain.Rule == "pause" {
-						t.Errorf("%d, %+v:\ngot  %+v, %v\nwant %+v, %v", i, r, got, err, want, wantErr)
-					}
-					p := each[slices.IndexFunc(rules, func(r weir.Rule) bool { return r.Name == "pause" })]
-					if p.Rule != "" && (!p.Allowed || p.Remaining != algorithm.MaxTokens || p.Delay != 0 || p.RetryAfter != 0 || p.ResetAfter != 0) {
-						t.Errorf("%d, %+v: the pause answers %+v", i, r, p)
-					}
+	rate := algorithm.PerSecond(10)
+	for _, pace := range []algorithm.Algorithm{algorithm.LeakyBucket{Rate: rate, Queue: 1000}, algorithm.GCRA{Rate: rate, Burst: 4}} {
+		for _, wrap := range []weir.Wrapper{weirtest.Pass, denycache.New(nil).Wrap, outage.New(nil).Wrap} {
+			synctest.Test(t, func(t *testing.T) {
+				st := weirtest.NewFaulty()
+				l := weirtest.Wrap(t, weirtest.NewPolicy(t, st, weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{{Name: "pace", By: []string{"tenant"}, Algorithm: pace}, pauseRule}}), wrap)
+				pause(t, l, time.Minute, "acme", "ann")
+				st.Asked.Store(0)
+				done := make(chan []time.Duration)
+				go func() { done <- leaves(t, l, 1000, "acme", "ann") }()
+				synctest.Wait()
+				if took := leaves(t, l, 1, "acme", "bob"); took[0] != 0 {
+					t.Errorf("%T: an open user waited %v, want 0 s", pace, took)
 				}
+				times := <-done
+				inSecond := 0
+				for i, first := range times {
+					end, _ := slices.BinarySearch(times, first+time.Second+1)
+					inSecond = max(inSecond, end-i)
+				}
+				if inSecond > 14 || times[0] != time.Minute || times[999] > 160*time.Second {
+					t.Errorf("%T: callers left from %v to %v, %d in one second, want at most 14 from 1m0s", pace, times[0], times[999], inSecond)
+				}
+				if n := st.Asked.Load(); n > 2001 {
+					t.Errorf("%T: %d calls of the store, want at most 2001", pace, n)
+				}
+			})
+		}
+	}
+}
+
+// WaitFor sleeps only if the rule that is shown is the pause, the store decided, and the
+// pause ends before the caller may no longer wait. Otherwise it is denied at once. After
+// the sleep, MaxWait is what is left. Who sleeps notices a Resume, a shorter pause and a longer one
+// at the end of the sleep.
+func TestPauseWait(t *testing.T) {
+	t.Parallel()
+	const minute = time.Minute
+	high := weir.Rule{Name: "high", Algorithm: weirtest.Windowless(weirtest.PerSecond, algorithm.MaxTokens)} // as high as a pause's
+	degraded := around(func(ctx context.Context, next weir.Decider, r weir.Request, each []weir.Result) (weir.Result, error) {
+		res, err := next.Decide(ctx, r, each)
+		res.Degraded = errors.New("down")
+		return res, err
+	})
+	for _, tt := range []struct {
+		name              string
+		rule              weir.Rule     // beside the pause
+		before            int64         // tokens consumed before the pause, of five; one comes each second
+		maxWait, deadline time.Duration // 0 means none
+		cost              int64
+		wrap              weir.Wrapper
+		meanwhile         func(l *weir.Limiter, id string) // 10 s after the pause began
+		want              string                           // the rule that denies; "" means that the request is allowed
+		took              time.Duration
+		after             time.Duration // RetryAfter
+	}{
+		{"in time by MaxWait", rateRule, 0, minute + time.Microsecond, 0, 1, weirtest.Pass, nil, "", minute, 0},
+		{"in time by the deadline", rateRule, 0, 0, minute + time.Microsecond, 1, weirtest.Pass, nil, "", minute, 0},
+		{"MaxWait ends with the pause", rateRule, 0, minute, 0, 1, weirtest.Pass, nil, "pause", 0, minute},
+		{"the deadline ends with the pause", rateRule, 0, weir.Never, minute, 1, weirtest.Pass, nil, "pause", 0, minute},
+		{"MaxWait ends before the deadline", rateRule, 0, minute, time.Hour, 1, weirtest.Pass, nil, "pause", 0, minute},
+		{"never", rateRule, 0, weir.Never, 0, 6, weirtest.Pass, nil, "rate", 0, weir.Never},
+		{"the debt lasts longer", rateRule, 300, weir.Never, 90 * time.Second, 1, weirtest.Pass, nil, "rate", 0, 206 * time.Second},
+		{"the debt is late after the pause", rateRule, 82, weir.Never, 77 * time.Second, 1, weirtest.Pass, nil, "rate", minute, time.Second},
+		{"the debt is in time after the pause", rateRule, 82, weir.Never, 78 * time.Second, 1, weirtest.Pass, nil, "", 78 * time.Second, 0},
+		{"the debt is late for MaxWait", rateRule, 82, 77 * time.Second, 0, 1, weirtest.Pass, nil, "rate", minute, time.Second},
+		{"the debt is in time for MaxWait", rateRule, 82, 78 * time.Second, 0, 1, weirtest.Pass, nil, "", 78 * time.Second, 0},
+		{"resumed", rateRule, 0, weir.Never, 0, 1, weirtest.Pass, func(l *weir.Limiter, id string) { resume(t, l, true, id, "u") }, "", minute, 0},
+		{"a longer pause", rateRule, 0, weir.Never, 0, 1, weirtest.Pass, func(l *weir.Limiter, _ string) { pause(t, l, 90*time.Second, "u") }, "", 100 * time.Second, 0},
+		{"a degraded denial", rateRule, 0, weir.Never, 0, 1, degraded, nil, "pause", 0, minute},
+		{"a limit as high", high, 300, 90 * time.Second, 0, 1, weirtest.Pass, nil, "high", 0, 206 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(tt.rule, pauseRule))
+			for range tt.before {
+				weirtest.Allow(t, l, weir.Request{Key: keyU.Key, MaxWait: weir.Never})
+			}
+			id := pause(t, l, minute, "u")
+			if tt.meanwhile != nil {
+				time.AfterFunc(10*time.Second, func() { tt.meanwhile(l, id) })
+			}
+			ctx, start := t.Context(), time.Now()
+			if tt.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+				defer cancel()
+			}
+			res, err := weirtest.Wrap(t, l, tt.wrap).WaitFor(ctx, weir.Request{Key: keyU.Key, Cost: tt.cost, MaxWait: tt.maxWait})
+			if errors.Is(err, weir.ErrDenied) != (tt.want != "") || tt.want == "" && (err != nil || !res.Allowed || res.Rule != "rate") {
+				t.Errorf("%s: got %+v, %v, want it denied by %q", tt.name, res, err, tt.want)
+			}
+			if tt.want != "" && strings.Contains(err.Error(), "which pauses the key") != (tt.want == "pause" && tt.name != "a degraded denial") {
+				t.Errorf("%s: got %v", tt.name, err)
+			}
+			if took := time.Since(start); took != tt.took || res.RetryAfter != tt.after || tt.want != "" && res.Rule != tt.want {
+				t.Errorf("%s: got %+v after %v, want the RetryAfter %v after %v", tt.name, res, took, tt.after, tt.took)
 			}
 		})
 	}
 }
 
-// A decision of a memory store on slots answers as a script does.
-func TestPauseOnSlots(t *testing.T) {
+// Reserve never sleeps. A reservation made before the pause goes ahead at its turn, and
+// none is made during the pause. A caller whose context ends during the sleep has
+// consumed nothing.
+func TestPauseReserve(t *testing.T) {
 	t.Parallel()
-	c := weirtest.NewClock()
-	st, twin := weirtest.NewStore(c), weirtest.NewStore(c)
-	for i, rules := range [][]weir.Rule{{pauseRule, rateRule}, {rateRule, pauseRule}, {rateRule, pauseRule, {Name: "hour", Algorithm: weirtest.Window(9, time.Hour), Cost: 1}}} {
-		p := weirtest.Rules(rules...)
-		p.Name = fmt.Sprint("t", i)
-		onSlots, byScript := weirtest.NewPolicy(t, st, p), weirtest.NewPolicy(t, &weirtest.Hooked{Store: twin}, p)
-		for n := range 60 {
-			r := weir.Request{Key: weir.KeyOf("u"), Op: []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo}[n%3], Cost: int64(n % 4)}
-			switch n % 20 {
-			case 7:
-				r = weir.Request{Key: r.Key, Op: weir.Pause, ID: "x", For: 2 * time.Second}
-			case 15:
-				r = weir.Request{Key: r.Key, Op: weir.Resume, ID: "x"}
-			case 16:
-				r.Op, r.MaxWait = weir.Consume, time.Second
-				if len(rules) > 2 {
-					r.MaxWait = 0
-				}
-			}
-			a, b := make([]weir.Result, len(rules)), make([]weir.Result, len(rules))
-			got, want := weirtest.Decide(t, onSlots, r, a...), weirtest.Decide(t, byScript, r, b...)
-			if got != want || !slices.Equal(a, b) {
-				t.Fatalf("%d, %+v:\ngot  %+v of %+v\nwant %+v of %+v", n, r, got, a, want, b)
-			}
-			c.Advance(300 * time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		l := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(pauseRule, rateRule))
+		r := weir.Request{Key: keyU.Key, Cost: 5, MaxWait: weir.Never}
+		weirtest.Allow(t, l, r)
+		turn, err := l.Reserve(t.Context(), r)
+		if err != nil || turn.Delay != 5*time.Second {
+			t.Fatal(turn, err)
 		}
-	}
-}
-
-// Mistakes are errors that say what is right.
-func TestPauseMistakes(t *testing.T) {
-	t.Parallel()
-	st := memory.New(nil)
-	ctx := t.Context()
-	l := weirtest.NewPolicy(t, st, weirtest.Rules(pauseRule, rateRule))
-	for d, says := range map[time.Duration]string{0: "the time is 0s: it must be positive", -time.Second: "the time is -1s: it must be positive", weir.Never: "at most 1250999h53m"} {
-		_, err := l.Pause(ctx, d, "u")
-		weirtest.WantError(t, err, nil, "weir", says)
-	}
-	_, err := l.Pause(ctx, time.Second, "u", "v")
-	weirtest.WantError(t, err, weir.ErrInvalidKey, "weir", "the key has 2 segments")
-	_, err = l.Resume(ctx, "", "u")
-	weirtest.WantError(t, err, weir.ErrInvalidKey, "weir", "Resume: Request.ID is empty")
-	_, err = l.Resume(ctx, strings.Repeat("x", 129), "u")
-	weirtest.WantError(t, err, weir.ErrInvalidKey, "weir", "at most 128")
-	_, err = weirtest.NewPolicy(t, st, weirtest.Rules(rateRule)).Pause(ctx, time.Second, "u")
-	weirtest.WantError(t, err, weir.ErrUnsupported, "weir", "Pause: no rule pauses keys: add a rule with the Algorithm algorithm.Pause{}")
-	var none *weir.Limiter
-	_, err = none.Pause(ctx, time.Second, "u")
-	weirtest.WantError(t, err, nil, "weir", "the Limiter is nil")
-	_, err = weir.NewPolicy(st, weir.Policy{Name: "t", Rules: []weir.Rule{rateRule, {Name: "pause", Algorithm: algorithm.Pause{}, Cost: 2}}}, nil)
-	weirtest.WantError(t, err, weir.ErrInvalidRule, "weir", `rule "pause": Cost is 2: it must be 0`)
-	_, err = weir.NewPolicy(st, weir.Policy{Name: "t", Rules: []weir.Rule{rateRule, {Name: "pause", Algorithm: algorithm.Pause{}, Shadow: true}}}, nil)
-	weirtest.WantError(t, err, weir.ErrInvalidRule, "weir", "cannot be a shadow rule")
-	if keys := keysIn(st); len(keys) != 0 {
-		t.Errorf("mistakes wrote %q", keys)
-	}
-	if info := l.Rules()[0]; info.Type != weir.PauseRule || info.CostBy != weir.CostNothing || !info.Reserves || !info.Refunds || !info.Debt || info.Limit != algorithm.MaxTokens || l.Rules()[1].Type != weir.LimitRule {
-		t.Errorf("Rules: %+v", info)
-	}
-}
-
-// A pause is one call of the store, and touches only its own key. Shadow rules see none
-// of it.
-func TestPauseOneCall(t *testing.T) {
-	t.Parallel()
-	rec := &recorder{Store: memory.New(nil)}
-	l := weirtest.NewPolicy(t, rec, weirtest.Rules(pauseRule, rateRule, weir.Rule{Name: "try", Algorithm: weirtest.PerSecond, Shadow: true}))
-	id := pause(t, l, time.Hour, "u")
-	if want := []string{"weir:t:{u}:pause.p1"}; rec.calls() != 1 || !slices.Equal(rec.keys, want) {
-		t.Errorf("%d calls with %q, want 1 with %q", rec.calls(), rec.keys, want)
-	}
-	resume(t, l, true, id, "u")
-	if rec.calls() != 2 || len(rec.keys) != 1 {
-		t.Errorf("%d calls with %q, want 2", rec.calls(), rec.keys)
-	}
-}
-
-// A share knows no pauses of the whole limiter.
-func TestPauseShare(t *testing.T) {
-	t.Parallel()
-	l := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(pauseRule, rateRule))
-	pause(t, l, time.Hour, "u")
-	share, err := l.Share(5, memory.New(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res := weirtest.Allow(t, share, weir.Request{Key: weir.KeyOf("u")}); res.Limit != 1 || res.Rule != "rate" {
-		t.Errorf("got %+v", res)
-	}
-}
-
-// A foreign value is an error that names the key, and is not overwritten.
-func TestPauseForeign(t *testing.T) {
-	t.Parallel()
-	st := memory.New(nil)
-	l := weirtest.NewPolicy(t, st, weirtest.Rules(rateRule, pauseRule))
-	const key = "weir:t:{u}:pause.p1"
-	weirtest.Plant(t, st, key, store.Tag{'g', '1'}, 1, 2)
-	before := dump(t, st)
-	for _, op := range []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo, weir.Force, weir.Refund, weir.Settle, weir.Pause, weir.Resume, weir.Reset} {
-		_, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Op: op, ID: "x", For: time.Second, Actual: weir.ActualCost(1)}, nil)
-		if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), key) {
-			t.Errorf("%v: got %v, want an ErrForeign that names the key", op, err)
+		pause(t, l, time.Minute, "u")
+		start := time.Now()
+		if _, err := l.Reserve(t.Context(), r); !errors.Is(err, weir.ErrDenied) || time.Since(start) > 0 {
+			t.Errorf("Reserve: %v after %v, want a denial at once", err, time.Since(start))
 		}
-	}
-	if after := dump(t, st); !slices.Equal(before, after) {
-		t.Errorf("the store holds %q, want %q", after, before)
-	}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(20*time.Second, cancel)
+		if err := turn.Wait(ctx); err != nil || time.Since(start) != 5*time.Second {
+			t.Errorf("the reservation went ahead after %v, %v, want its turn after 5 s", time.Since(start), err)
+		}
+		if res, err := l.WaitFor(ctx, r); !errors.Is(err, context.Canceled) || res != (weir.Result{}) || time.Since(start) != 20*time.Second {
+			t.Errorf("got %+v, %v after %v, want the error of the context after 20 s", res, err, time.Since(start))
+		}
+		if left := leftOf(t, l, keyU.Key); left != "closed 5" {
+			t.Errorf("%s left, want 5 tokens", left)
+		}
+	})
 }

@@ -1,7 +1,6 @@
 package weir_test
 
 import (
-	"context"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -55,19 +55,14 @@ func TestStoreKeysRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lim.Name() != policy.Name {
-			t.Errorf("Name is %q, want %q", lim.Name(), policy.Name)
-		}
 		written := map[string]bool{}
 		for range 300 {
 			segments := []string{hostile(r), hostile(r), hostile(r)}
 			k := weir.KeyOf(segments...)
-			if _, err := lim.Allow(t.Context(), segments...); err != nil {
-				t.Fatal(err)
-			}
+			weirtest.Allow(t, lim, weir.Request{Key: k})
 			lists, err := lim.StoreKeys(k)
-			if err != nil {
-				t.Fatal(err)
+			if err != nil || lim.Name() != policy.Name {
+				t.Fatal(err, lim.Name())
 			}
 			for i, info := range lim.Rules() {
 				if want := map[string]int{"ring:": 4}[info.Name]; len(lists[i]) != max(want, 1) {
@@ -115,14 +110,10 @@ func checkParsed(t *testing.T, lim *weir.Limiter, info weir.RuleInfo, stored str
 			t.Fatalf("%q: the segment is %q, want a hash", stored, s.Value)
 		}
 	}
-	only, err := lim.Only(info.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err1 := only.Peek(t.Context(), segments...)
-	res, err2 := only.Decide(t.Context(), weir.Request{Key: got.Key, Op: weir.Peek}, nil)
-	if err1 != nil || err2 != nil || res.Remaining != want.Remaining || res.Remaining == res.Limit {
-		t.Fatalf("%q: with the parsed key %d of %d remain, %v, and with the key %d, %v", stored, res.Remaining, res.Limit, err2, want.Remaining, err1)
+	only := weirtest.Only(t, lim, info.Name)
+	want, res := weirtest.Left(t, only, segments...), weirtest.Decide(t, only, weir.Request{Key: got.Key, Op: weir.Peek})
+	if res.Remaining != want.Remaining || res.Remaining == res.Limit {
+		t.Fatalf("%q: with the parsed key %d of %d remain, and with the key %d", stored, res.Remaining, res.Limit, want.Remaining)
 	}
 	keys, err := only.StoreKeys(got.Key)
 	if err != nil || !slices.Contains(keys[0], stored) {
@@ -140,17 +131,11 @@ func checkParsed(t *testing.T, lim *weir.Limiter, info weir.RuleInfo, stored str
 // A key that is not the state of a rule of the limiter is not parsed.
 func TestParseForeignStoreKey(t *testing.T) {
 	t.Parallel()
-	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}
 	st := memory.New(nil)
-	lim, err := weir.NewPolicy(st, weir.Policy{Name: "api", Segments: []string{"tenant", "user"}, Secret: []string{"user"}, Rules: []weir.Rule{
-		{Name: "tenant", By: []string{"tenant"}, Algorithm: gcra}, {Name: "user", Algorithm: gcra},
-	}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf("acme", "ann"), ID: "1"}, nil); err != nil {
-		t.Fatal(err)
-	}
+	lim := weirtest.NewPolicy(t, st, weir.Policy{Name: "api", Segments: []string{"tenant", "user"}, Secret: []string{"user"}, Rules: []weir.Rule{
+		{Name: "tenant", By: []string{"tenant"}, Algorithm: weirtest.PerSecond}, {Name: "user", Algorithm: weirtest.PerSecond},
+	}})
+	weirtest.Allow(t, lim, weir.Request{Key: weir.KeyOf("acme", "ann"), ID: "1"})
 	parsed, markers := 0, 0
 	for key := range st.All() {
 		if _, ok := lim.ParseStoreKey(key); ok {
@@ -181,46 +166,4 @@ func TestParseForeignStoreKey(t *testing.T) {
 			t.Errorf("%q is parsed as %+v", key, got)
 		}
 	}
-}
-
-// The decisions of a bare limiter go past the wrappers.
-func TestBare(t *testing.T) {
-	t.Parallel()
-	lim, err := weir.New("api", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	calls := 0
-	lim, err = lim.Wrap(func(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) {
-		return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-			calls++
-			return next.Decide(ctx, r, each)
-		}), nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lim.Allow(t.Context(), "ann"); err != nil {
-		t.Fatal(err)
-	}
-	res, err := lim.Bare().Peek(t.Context(), "ann")
-	if err != nil || res.Remaining != 4 || calls != 1 {
-		t.Errorf("got %+v, %v after %d calls of the wrapper, want 4 tokens left, after 1", res, err, calls)
-	}
-	var none *weir.Limiter
-	if none.Bare() != nil || none.Name() != "" || none.Segments() != nil || none.StorePrefix() != "" {
-		t.Error("a nil limiter has something")
-	}
-	if _, err := none.StoreKeys(weir.KeyOf("ann")); err == nil {
-		t.Error("StoreKeys of a nil limiter: got no error")
-	}
-	if _, err := lim.StoreKeys(weir.KeyOf("ann", "bob")); err == nil {
-		t.Error("StoreKeys of a key with two segments: got no error")
-	}
-}
-
-type deciderFunc func(context.Context, weir.Request, []weir.Result) (weir.Result, error)
-
-func (f deciderFunc) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-	return f(ctx, r, each)
 }
