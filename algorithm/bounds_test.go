@@ -2,13 +2,16 @@ package algorithm_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/model"
 )
 
 // MaxSpan is a time: as a number of microseconds it would be 52 days wherever a time is
@@ -30,163 +33,247 @@ func TestTypesOfBounds(t *testing.T) {
 // and says what would be right.
 func TestInvalidLimit(t *testing.T) {
 	t.Parallel()
-	const maxCount = contract.MaxSpan / 1000
+	const maxCount, s, ms = contract.MaxSpan / 1000, time.Second, time.Millisecond
+	many := make([]algorithm.Span, algorithm.MaxSpans+1)
+	for i := range many {
+		many[i] = algorithm.Span{Window: time.Duration(i+1) * s, Limit: 1}
+	}
 	for _, tt := range []struct {
-		name  string
 		limit algorithm.Algorithm
 		says  []string // nil: valid
 	}{
-		{"zero GCRA", algorithm.GCRA{}, []string{"Rate.Count is 0", "at least 1"}},
-		{"no rate", algorithm.GCRA{Burst: 1}, []string{"Rate.Count is 0", "at least 1"}},
-		{"negative count", algorithm.GCRA{Rate: algorithm.PerSecond(-3), Burst: 1}, []string{"Rate.Count is -3", "at least 1"}},
-		{"least count", algorithm.GCRA{Rate: algorithm.PerSecond(math.MinInt64), Burst: 1}, []string{"Rate.Count is -9223372036854775808", "at least 1"}},
-		{"no period", algorithm.GCRA{Rate: algorithm.Rate{Count: 1}, Burst: 1}, []string{"Rate.Period is 0", "at least 1 ns"}},
-		{"negative period", algorithm.GCRA{Rate: algorithm.Every(-time.Second), Burst: 1}, []string{"Rate.Period is -1000000000 ns", "at least 1 ns"}},
-		{"largest count", algorithm.GCRA{Rate: algorithm.PerSecond(maxCount), Burst: 1}, nil},
-		{"count too large", algorithm.GCRA{Rate: algorithm.PerSecond(maxCount + 1), Burst: 1}, []string{"Rate.Count is 4503599627371", "at most 4503599627370"}},
-		{"greatest count", algorithm.GCRA{Rate: algorithm.PerSecond(math.MaxInt64), Burst: 1}, []string{"Rate.Count is", "at most"}},
-		{"shortest period", algorithm.GCRA{Rate: algorithm.Every(1), Burst: 1}, nil},
-		{"shortest period, largest count", algorithm.GCRA{Rate: algorithm.Rate{Count: maxCount, Period: 1}, Burst: algorithm.MaxTokens - 1000*maxCount}, nil},
-		{"shortest period, largest count, burst too large", algorithm.GCRA{Rate: algorithm.Rate{Count: maxCount, Period: 1}, Burst: algorithm.MaxTokens - 1000*maxCount + 1}, []string{"GCRA.Burst is 4503599627370992", "at most 4503599627370991", "counted exactly"}},
-		{"largest burst of fractions", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9_007_199_254}, nil},
-		{"burst of fractions too large", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9_007_199_255}, []string{"GCRA.Burst is 9007199255", "at 3 per 1s", "at most 9007199254"}},
-		{"no burst is exact", algorithm.GCRA{Rate: algorithm.Rate{Count: 1009, Period: math.MaxInt64}, Burst: 1}, []string{"GCRA.Rate is 1009 per", "too fine", "whole microseconds"}},
+		{algorithm.GCRA{}, []string{"Rate.Count is 0", "at least 1"}},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(-3), Burst: 1}, []string{"Rate.Count is -3", "at least 1"}},
+		{algorithm.GCRA{Rate: algorithm.Rate{Count: 1}, Burst: 1}, []string{"Rate.Period is 0", "at least 1 ns"}},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(maxCount), Burst: 1}, nil},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(maxCount + 1), Burst: 1}, []string{"Rate.Count is 4503599627371", "at most 4503599627370"}},
+		{algorithm.GCRA{Rate: algorithm.Rate{Count: maxCount, Period: 1}, Burst: algorithm.MaxTokens - 1000*maxCount + 1}, []string{"GCRA.Burst is 4503599627370992", "at most 4503599627370991", "counted exactly"}},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9_007_199_254}, nil},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9_007_199_255}, []string{"GCRA.Burst is 9007199255", "at 3 per 1s", "at most 9007199254"}},
+		{algorithm.GCRA{Rate: algorithm.Rate{Count: 1009, Period: math.MaxInt64}, Burst: 1}, []string{"GCRA.Rate is 1009 per", "too fine", "whole microseconds"}},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(1)}, []string{"GCRA.Burst is 0", "from 1 to 9007199254740991"}},
+		{algorithm.GCRA{Rate: algorithm.Every(1), Burst: algorithm.MaxTokens + 1}, []string{"GCRA.Burst is 9007199254740992", "from 1 to"}},
+		{algorithm.GCRA{Rate: algorithm.Every(maxSpan), Burst: 1}, nil},
+		{algorithm.GCRA{Rate: algorithm.Every(maxSpan + 1), Burst: 1}, []string{"GCRA.Rate is 1 per", "too fine"}},
+		{algorithm.GCRA{Rate: algorithm.Every(maxSpan + us), Burst: 1}, []string{"Burst 1", "142 years", "lower Burst"}},
+		{algorithm.GCRA{Rate: algorithm.Every(us), Burst: contract.MaxSpan}, nil},
+		{algorithm.GCRA{Rate: algorithm.Every(us), Burst: contract.MaxSpan + 1}, []string{"142 years", "raise Rate"}},
+		{algorithm.GCRA{Rate: algorithm.Every(math.MaxInt64), Burst: algorithm.MaxTokens}, []string{"142 years"}},
+		{algorithm.GCRA{Rate: algorithm.Every(1 << 32), Burst: 1 << 32}, []string{"142 years"}},
+		{algorithm.SlidingLog{}, []string{"SlidingLog.Limit is 0", "from 1 to 4503599627370495"}},
+		{algorithm.SlidingLog{Limit: algorithm.MaxLogTokens + 1, Window: time.Second}, []string{"SlidingLog.Limit is 4503599627370496", "from 1 to 4503599627370495"}},
+		{algorithm.SlidingCounter{}, []string{"SlidingCounter.Limit is 0", "from 1 to 4294967296"}},
+		{algorithm.SlidingCounter{Limit: algorithm.MaxCounter + 1, Window: time.Second}, []string{"SlidingCounter.Limit is 4294967297", "from 1 to 4294967296"}},
+		{algorithm.SlidingCounter{Limit: 1, Window: maxSpan/4 + us}, []string{"SlidingCounter.Window is", "at most"}},
+		{algorithm.TokenBucket{}, []string{"Rate.Count is 0", "at least 1"}},
+		{algorithm.TokenBucket{Refill: algorithm.PerSecond(1)}, []string{"TokenBucket.Capacity is 0", "from 1 to 9007199254740991"}},
+		{algorithm.TokenBucket{Capacity: algorithm.MaxTokens + 1, Refill: algorithm.PerSecond(1)}, []string{"TokenBucket.Capacity is 9007199254740992", "from 1 to"}},
+		{algorithm.TokenBucket{Capacity: algorithm.MaxTokens - 2, Refill: algorithm.PerSecond(3_000_000)}, []string{"with 3 tokens in a period of 1 µs", "at most 9007199254740988"}},
+		{algorithm.TokenBucket{Capacity: algorithm.MaxTokens, Refill: algorithm.PerSecond(1)}, []string{"142 years", "lower Capacity or raise Refill"}},
+		{algorithm.TokenBucket{Capacity: 2, Refill: algorithm.Every(maxSpan/2 + us)}, []string{"Capacity 2", "142 years", "lower Capacity or raise Refill"}},
+		{algorithm.TokenBucket{Capacity: 2, Refill: algorithm.Rate{Count: 2, Period: maxSpan}, AtOnce: true}, nil},
+		{algorithm.TokenBucket{Capacity: 3, Refill: algorithm.Rate{Count: 2, Period: maxSpan}, AtOnce: true}, []string{"Capacity 3", "142 years"}},
+		{algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerDay(104_249)}, nil},
+		{algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerDay(104_251)}, []string{"TokenBucket.Refill is 104251 per 24h0m0s", "too fine", "Count up to 104249", "GCRA"}},
+		{algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerDay(104_251), AtOnce: true}, nil},
+		{algorithm.TokenBucket{Capacity: 1, Refill: algorithm.Every(100*24*time.Hour + 1)}, []string{"too fine", "whole microseconds", "GCRA"}},
+		{algorithm.TokenBucket{Capacity: 1, Refill: algorithm.Every(1001), AtOnce: true}, []string{"TokenBucket.Refill.Period is 1.001µs", "from 1µs"}},
+		{algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)}, nil},
+		{algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: -1}, []string{"LeakyBucket.Queue is -1", "from 0 to 9007199254740990"}},
+		{algorithm.LeakyBucket{Rate: algorithm.Every(1), Queue: algorithm.MaxTokens - 1001}, nil},
+		{algorithm.LeakyBucket{Rate: algorithm.Every(1), Queue: algorithm.MaxTokens - 1000}, []string{"LeakyBucket with Queue 9007199254739991", "counted exactly", "lower Queue"}},
+		{algorithm.LeakyBucket{Rate: algorithm.Every(1), Queue: algorithm.MaxTokens}, []string{"LeakyBucket.Queue is 9007199254740991", "from 0 to"}},
+		{algorithm.LeakyBucket{Rate: algorithm.Every(maxSpan/2 + us), Queue: 1}, []string{"LeakyBucket with Queue 1", "142 years", "lower Queue or raise Rate"}},
+		{algorithm.Concurrency{}, []string{"Concurrency.Limit is 0", "from 1 to 1000000"}},
+		{algorithm.Concurrency{Limit: algorithm.MaxLog + 1, Lease: time.Second}, []string{"Concurrency.Limit is 1000001", "from 1 to 1000000"}},
+		{algorithm.Concurrency{Limit: 1}, []string{"Concurrency.Lease is 0s", "from 1µs"}},
+		{algorithm.MetadataWindow{}, []string{"MetadataWindow.Limit is 0", "from 1 to 1000000"}},
+		{algorithm.MetadataWindow{Limit: algorithm.MaxLog + 1, Window: time.Second}, []string{"MetadataWindow.Limit is 1000001", "from 1 to 1000000"}},
+		{algorithm.FixedWindow{}, []string{"FixedWindow.Limit is 0", "from 1 to 9007199254740991"}},
+		{algorithm.FixedWindow{Limit: 1}, []string{"FixedWindow.Window is 0s", "from 1µs"}},
+		{algorithm.FixedWindow{Limit: 1, Window: time.Second + 1}, []string{"FixedWindow.Window is 1.000000001s", "whole number of microseconds"}},
+		{algorithm.FixedWindow{Limit: 1, Window: us}, nil},
+		{algorithm.FixedWindow{Limit: 1, Window: maxSpan}, nil},
+		{algorithm.FixedWindow{Limit: 1, Window: maxSpan + us}, []string{"FixedWindow.Window is", maxSpan.String()}},
 
-		{"no burst", algorithm.GCRA{Rate: algorithm.PerSecond(1)}, []string{"GCRA.Burst is 0", "from 1 to 9007199254740991"}},
-		{"negative burst", algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: -1}, []string{"GCRA.Burst is -1", "from 1 to"}},
-		{"burst too large", algorithm.GCRA{Rate: algorithm.Every(1), Burst: algorithm.MaxTokens + 1}, []string{"GCRA.Burst is 9007199254740992", "from 1 to"}},
-		{"greatest burst", algorithm.GCRA{Rate: algorithm.Every(1), Burst: math.MaxInt64}, []string{"GCRA.Burst is", "from 1 to"}},
+		{spans(s, many[0], many[2], many[1]), nil},
+		{spans(s, many[:algorithm.MaxSpans]...), nil},
+		{spans(s, many...), []string{"Spans has 9", "from 1 to 8"}},
+		{spans(s), []string{"Spans has 0", "from 1 to 8"}},
+		{spans(s, many[0], algorithm.Span{Window: 2 * s}), []string{"Spans[1].Limit is 0", "from 1 to 9007199254740991"}},
+		{spans(s, algorithm.Span{Window: s, Limit: algorithm.MaxTokens}), nil},
+		{spans(s, many[0], many[1], algorithm.Span{Window: s, Limit: 7}), []string{"Spans[0] and Spans[2] have the same Window, 1s"}},
+		{spans(0, many[0], many[1]), []string{"Width is 0s", "15.625ms would be valid"}},
+		{spans(s+1, algorithm.Span{Window: 2 * s, Limit: 1}), []string{"Width is 1.000000001s", "whole microseconds", "1s would be valid"}},
+		{spans(ms, algorithm.Span{Window: 128 * ms, Limit: 1}), nil},
+		{spans(ms/2, algorithm.Span{Window: 10 * ms, Limit: 1}), []string{"Width is 500µs", "at least 1ms", "1ms would be valid"}},
+		{spans(s, algorithm.Span{Window: 129 * s, Limit: 1}), []string{"Width is 1s", "at most 128 buckets", "1.03"}},
+		{spans(time.Minute, algorithm.Span{Window: 24 * time.Hour, Limit: 1}), []string{"11m15s would be valid"}},
+		{spans(3*s, many[0], many[9-1]), []string{"Width is 3s", "1s would be valid"}},
+		{spans(2*s, many[0]), []string{"Width is 2s", "1s would be valid"}},
+		{spans(s, many[0], algorithm.Span{Window: 129 * s, Limit: 1}), []string{"no width is valid"}},
+		{spans(maxSpan/128, algorithm.Span{Window: maxSpan, Limit: 1}), nil},
 
-		{"fills in MaxSpan", algorithm.GCRA{Rate: algorithm.Every(maxSpan), Burst: 1}, nil},
-		{"fills in a nanosecond more", algorithm.GCRA{Rate: algorithm.Every(maxSpan + 1), Burst: 1}, []string{"GCRA.Rate is 1 per", "too fine"}},
-		{"fills in a microsecond more", algorithm.GCRA{Rate: algorithm.Every(maxSpan + us), Burst: 1}, []string{"Burst 1", "142 years", "lower Burst"}},
-		{"fills in MaxSpan, two tokens", algorithm.GCRA{Rate: algorithm.Every(maxSpan / 2), Burst: 2}, nil},
-		{"fills in more, two tokens", algorithm.GCRA{Rate: algorithm.Every(maxSpan/2 + us), Burst: 2}, []string{"Burst 2", "142 years"}},
-		{"fills in MaxSpan, one a microsecond", algorithm.GCRA{Rate: algorithm.Every(us), Burst: contract.MaxSpan}, nil},
-		{"fills in more, one a microsecond", algorithm.GCRA{Rate: algorithm.Every(us), Burst: contract.MaxSpan + 1}, []string{"142 years", "raise Rate"}},
-		{"product beyond 64 bits", algorithm.GCRA{Rate: algorithm.Every(math.MaxInt64), Burst: algorithm.MaxTokens}, []string{"142 years"}},
-		{"product of 2^64 and little", algorithm.GCRA{Rate: algorithm.Every(1 << 32), Burst: 1 << 32}, []string{"142 years"}},
-
-		{"zero SlidingLog", algorithm.SlidingLog{}, []string{"SlidingLog.Limit is 0", "from 1 to 4503599627370495"}},
-		{"log too long", algorithm.SlidingLog{Limit: algorithm.MaxLogTokens + 1, Window: time.Second}, []string{"SlidingLog.Limit is 4503599627370496", "from 1 to 4503599627370495"}},
-		{"log without window", algorithm.SlidingLog{Limit: 1}, []string{"SlidingLog.Window is 0s", "from 1µs"}},
-		{"log of nanoseconds", algorithm.SlidingLog{Limit: 1, Window: 1001}, []string{"SlidingLog.Window is 1.001µs", "from 1µs"}},
-		{"longest log", algorithm.SlidingLog{Limit: algorithm.MaxLogTokens, Window: maxSpan}, nil},
-
-		{"zero SlidingCounter", algorithm.SlidingCounter{}, []string{"SlidingCounter.Limit is 0", "from 1 to 4294967296"}},
-		{"counter too large", algorithm.SlidingCounter{Limit: algorithm.MaxCounter + 1, Window: time.Second}, []string{"SlidingCounter.Limit is 4294967297", "from 1 to 4294967296"}},
-		{"counter without window", algorithm.SlidingCounter{Limit: 1}, []string{"SlidingCounter.Window is 0s", "from 1µs"}},
-		{"longest counter", algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: maxSpan / 4}, nil},
-		{"counter too long", algorithm.SlidingCounter{Limit: 1, Window: maxSpan/4 + us}, []string{"SlidingCounter.Window is", "at most"}},
-
-		{"zero TokenBucket", algorithm.TokenBucket{}, []string{"Rate.Count is 0", "at least 1"}},
-		{"no capacity", algorithm.TokenBucket{Refill: algorithm.PerSecond(1)}, []string{"TokenBucket.Capacity is 0", "from 1 to 9007199254740991"}},
-		{"capacity too large", algorithm.TokenBucket{Capacity: algorithm.MaxTokens + 1, Refill: algorithm.PerSecond(1)}, []string{"TokenBucket.Capacity is 9007199254740992", "from 1 to"}},
-		{"capacity with a period too large", algorithm.TokenBucket{Capacity: algorithm.MaxTokens - 2, Refill: algorithm.PerSecond(3_000_000)}, []string{"with 3 tokens in a period of 1 µs", "at most 9007199254740988"}},
-		{"largest capacity, filled slowly", algorithm.TokenBucket{Capacity: algorithm.MaxTokens, Refill: algorithm.PerSecond(1)}, []string{"142 years", "lower Capacity or raise Refill"}},
-		{"largest capacity with a period", algorithm.TokenBucket{Capacity: algorithm.MaxTokens - 3, Refill: algorithm.PerSecond(3_000_000)}, nil},
-		{"bucket fills in MaxSpan", algorithm.TokenBucket{Capacity: 2, Refill: algorithm.Every(maxSpan / 2)}, nil},
-		{"bucket fills in more", algorithm.TokenBucket{Capacity: 2, Refill: algorithm.Every(maxSpan/2 + us)}, []string{"Capacity 2", "142 years", "lower Capacity or raise Refill"}},
-		{"bucket fills at once in MaxSpan", algorithm.TokenBucket{Capacity: 2, Refill: algorithm.Rate{Count: 2, Period: maxSpan}, AtOnce: true}, nil},
-		{"bucket fills at once in more", algorithm.TokenBucket{Capacity: 3, Refill: algorithm.Rate{Count: 2, Period: maxSpan}, AtOnce: true}, []string{"Capacity 3", "142 years"}},
-		{"finest a day", algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerDay(104_249)}, nil},
-		{"too fine a day", algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerDay(104_251)}, []string{"TokenBucket.Refill is 104251 per 24h0m0s", "too fine", "Count up to 104249", "GCRA"}},
-		{"too fine a day, at once", algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerDay(104_251), AtOnce: true}, nil},
-		{"a million a day", algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerDay(1_000_000)}, nil},
-		{"too fine a nanosecond", algorithm.TokenBucket{Capacity: 1, Refill: algorithm.Every(100*24*time.Hour + 1)}, []string{"too fine", "whole microseconds", "GCRA"}},
-		{"nanoseconds", algorithm.TokenBucket{Capacity: 1, Refill: algorithm.Every(1001)}, nil},
-		{"nanoseconds at once", algorithm.TokenBucket{Capacity: 1, Refill: algorithm.Every(1001), AtOnce: true}, []string{"TokenBucket.Refill.Period is 1.001µs", "from 1µs"}},
-
-		{"zero LeakyBucket", algorithm.LeakyBucket{}, []string{"Rate.Count is 0", "at least 1"}},
-		{"no queue", algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)}, nil},
-		{"negative queue", algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: -1}, []string{"LeakyBucket.Queue is -1", "from 0 to 9007199254740990"}},
-		{"longest queue", algorithm.LeakyBucket{Rate: algorithm.Every(1), Queue: algorithm.MaxTokens - 1001}, nil},
-		{"queue beyond what is exact", algorithm.LeakyBucket{Rate: algorithm.Every(1), Queue: algorithm.MaxTokens - 1000}, []string{"LeakyBucket with Queue 9007199254739991", "counted exactly", "lower Queue"}},
-		{"queue too long", algorithm.LeakyBucket{Rate: algorithm.Every(1), Queue: algorithm.MaxTokens}, []string{"LeakyBucket.Queue is 9007199254740991", "from 0 to"}},
-		{"empties in MaxSpan", algorithm.LeakyBucket{Rate: algorithm.Every(maxSpan / 2), Queue: 1}, nil},
-		{"empties in more", algorithm.LeakyBucket{Rate: algorithm.Every(maxSpan/2 + us), Queue: 1}, []string{"LeakyBucket with Queue 1", "142 years", "lower Queue or raise Rate"}},
-		{"zero Concurrency", algorithm.Concurrency{}, []string{"Concurrency.Limit is 0", "from 1 to 1000000"}},
-		{"too many leases", algorithm.Concurrency{Limit: algorithm.MaxLog + 1, Lease: time.Second}, []string{"Concurrency.Limit is 1000001", "from 1 to 1000000"}},
-		{"no lease", algorithm.Concurrency{Limit: 1}, []string{"Concurrency.Lease is 0s", "from 1µs"}},
-		{"a lease of nanoseconds", algorithm.Concurrency{Limit: 1, Lease: 1001}, []string{"Concurrency.Lease is 1.001µs", "from 1µs"}},
-		{"longest lease", algorithm.Concurrency{Limit: algorithm.MaxLog, Lease: maxSpan}, nil},
-
-		{"zero MetadataWindow", algorithm.MetadataWindow{}, []string{"MetadataWindow.Limit is 0", "from 1 to 1000000"}},
-		{"metadata of too many", algorithm.MetadataWindow{Limit: algorithm.MaxLog + 1, Window: time.Second}, []string{"MetadataWindow.Limit is 1000001", "from 1 to 1000000"}},
-		{"metadata without window", algorithm.MetadataWindow{Limit: 1}, []string{"MetadataWindow.Window is 0s", "from 1µs"}},
-		{"metadata of the longest window", algorithm.MetadataWindow{Limit: algorithm.MaxLog, Window: maxSpan, Aligned: true}, nil},
-
-		{"zero FixedWindow", algorithm.FixedWindow{}, []string{"FixedWindow.Limit is 0", "from 1 to 9007199254740991"}},
-		{"negative limit", algorithm.FixedWindow{Limit: -1, Window: time.Second}, []string{"FixedWindow.Limit is -1", "from 1 to"}},
-		{"largest limit", algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: time.Second}, nil},
-		{"limit too large", algorithm.FixedWindow{Limit: algorithm.MaxTokens + 1, Window: time.Second}, []string{"FixedWindow.Limit is 9007199254740992", "from 1 to"}},
-		{"no window", algorithm.FixedWindow{Limit: 1}, []string{"FixedWindow.Window is 0s", "from 1µs"}},
-		{"negative window", algorithm.FixedWindow{Limit: 1, Window: -time.Second}, []string{"FixedWindow.Window is -1s", "from 1µs"}},
-		{"least window", algorithm.FixedWindow{Limit: 1, Window: math.MinInt64}, []string{"FixedWindow.Window is", "from 1µs"}},
-		{"window of nanoseconds", algorithm.FixedWindow{Limit: 1, Window: 999}, []string{"FixedWindow.Window is 999ns", "from 1µs"}},
-		{"window of a part", algorithm.FixedWindow{Limit: 1, Window: time.Second + 1}, []string{"FixedWindow.Window is 1.000000001s", "whole number of microseconds"}},
-		{"shortest window", algorithm.FixedWindow{Limit: 1, Window: us}, nil},
-		{"longest window", algorithm.FixedWindow{Limit: 1, Window: maxSpan}, nil},
-		{"window too long", algorithm.FixedWindow{Limit: 1, Window: maxSpan + us}, []string{"FixedWindow.Window is", maxSpan.String()}},
-		{"greatest window", algorithm.FixedWindow{Limit: 1, Window: math.MaxInt64}, []string{"FixedWindow.Window is", maxSpan.String()}},
-		{"aligned", algorithm.FixedWindow{Limit: 1, Window: maxSpan + us, Aligned: true}, []string{"FixedWindow.Window is"}},
+		{algorithm.Calendar{Every: algorithm.Day}, []string{"Calendar.Limit is 0: it must be from 1 to 9007199254740991"}},
+		{algorithm.Calendar{Limit: 1}, []string{`Calendar.Every is "": it must be algorithm.Day, Week, Month, Quarter or Year`}},
+		{algorithm.Calendar{Limit: 1, Every: algorithm.Day, Zone: "Europe/Berln"}, []string{`Calendar.Zone is "Europe/Berln": unknown time zone Europe/Berln: it must be a name of the IANA database, for example "Europe/Berlin"`}},
+		{algorithm.Calendar{Limit: 1, Every: algorithm.Day, Zone: "Local"}, []string{`Calendar.Zone is "Local": it must name a time zone, for example "Europe/Berlin", because`}},
+		{algorithm.Calendar{Limit: 1, Every: algorithm.Day, Day: 1}, []string{"Calendar.Day is 1: it must be 0, because every day is a period"}},
+		{algorithm.Calendar{Limit: 1, Every: algorithm.Day, Month: 1}, []string{`Calendar.Month is 1: it must be 0, because it applies only to a quarter or a year, and Calendar.Every is "day"`}},
+		{algorithm.Calendar{Limit: 1, Every: algorithm.Week}, []string{"Calendar.Day is 0: it must be the day on which a week starts, from 1 (Monday) to 7 (Sunday)"}},
+		{algorithm.Calendar{Limit: 1, Every: algorithm.Week, Day: 8}, []string{"Calendar.Day is 8: it must be the day on which a week starts"}},
+		{algorithm.Calendar{Limit: 1, Every: algorithm.Week, Day: -1}, []string{"Calendar.Day is -1: it must be the day on which a week starts"}},
+		{algorithm.Calendar{Limit: 1, Every: algorithm.Month, Day: 32}, []string{"Calendar.Day is 32: it must be the day of the month on which a month starts, from 1 to 31, or 0 for the first day"}},
+		{algorithm.Calendar{Limit: 1, Every: algorithm.Month, Month: 4}, []string{`Calendar.Month is 4: it must be 0, because it applies only to a quarter or a year, and Calendar.Every is "month"`}},
+		{algorithm.Calendar{Limit: 1, Every: algorithm.Year, Month: 13}, []string{"Calendar.Month is 13: it must be the month in which a year starts, from 1 to 12, or 0 for January"}},
+		{algorithm.Calendar{Limit: 1, Every: algorithm.Day, At: 6}, []string{"Calendar.At is 6ns: it must be a time of day, in whole microseconds, from 0 to below 24h: 6*time.Hour is six o'clock"}},
+		{algorithm.Calendar{Limit: 1, Every: algorithm.Day, At: 24 * time.Hour}, []string{"Calendar.At is 24h0m0s: it must be"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			l, err := tt.limit.NewLimit()
-			if tt.says == nil {
-				if err != nil || l == nil {
-					t.Errorf("NewLimit of %+v = %v, %v, want a limit", tt.limit, l, err)
-				}
-				return
+		l, err := tt.limit.NewLimit()
+		switch {
+		case tt.says == nil && (err != nil || l == nil):
+			t.Errorf("NewLimit of %+v = %v, %v, want a limit", tt.limit, l, err)
+		case tt.says != nil && (l != nil || !errors.Is(err, algorithm.ErrInvalidLimit)):
+			t.Errorf("NewLimit of %+v = %v, %v, want ErrInvalidLimit", tt.limit, l, err)
+		}
+		for _, s := range tt.says {
+			if !strings.Contains(fmt.Sprint(err), s) {
+				t.Errorf("%+v: error %q does not say %q", tt.limit, err, s)
 			}
-			if l != nil || !errors.Is(err, algorithm.ErrInvalidLimit) {
-				t.Fatalf("NewLimit of %+v = %v, %v, want ErrInvalidLimit", tt.limit, l, err)
+		}
+		if text, ok := strings.CutSuffix(fmt.Sprint(err), " would be valid"); ok {
+			other := tt.limit.(algorithm.SlidingBuckets)
+			if other.Width, err = time.ParseDuration(text[strings.LastIndex(text, " ")+1:]); err == nil {
+				_, err = other.NewLimit()
 			}
-			for _, s := range tt.says {
-				if !strings.Contains(err.Error(), s) {
-					t.Errorf("error %q does not say %q", err, s)
-				}
+			if err != nil {
+				t.Errorf("%+v: %s, but %v", tt.limit, text, err)
 			}
-		})
+		}
 	}
 }
 
-// Limits at the bounds are counted exactly, at any time that a store's clock can show.
-func TestLimitsAtTheBounds(t *testing.T) {
+// deepest are limits with their MaxDebt.
+var deepest = []struct {
+	limit algorithm.Algorithm
+	debt  int64
+}{
+	{algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, 4_503_599_622}, // 2^52-1 µs
+	{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}, 9_007_199_249}, // 2^53-1-3 parts of a third of a microsecond
+	{algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: 1}, 1<<52 - 2},
+	{algorithm.GCRA{Rate: algorithm.Rate{Count: contract.MaxSpan / 1000, Period: 1}, Burst: 1}, algorithm.MaxTokens - 1000*(contract.MaxSpan/1000) - 1},
+	{algorithm.GCRA{Rate: algorithm.PerDay(1), Burst: 10}, 52_114},
+	{algorithm.GCRA{Rate: algorithm.Every(maxSpan), Burst: 1}, 0},
+	{algorithm.GCRA{Rate: algorithm.PerDay(1_000_003), Burst: 100_000}, 10_000_000},     // 100 * Burst
+	{algorithm.GCRA{Rate: algorithm.PerDay(1_000_003), Burst: 1000}, 103_249},           // 2^53-1-1000003 parts
+	{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9_007_199_254}, 4_503_599_620}, // in 2^52-1000 µs, less 8
+	{algorithm.GCRA{Rate: algorithm.Every(1<<51 + 1), Burst: 3}, 300},
+	{algorithm.LeakyBucket{Rate: algorithm.PerDay(1_000_003), Queue: 99_999}, 10_000_000},
+	{algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 4}, 9_007_199_249},
+	{algorithm.LeakyBucket{Rate: algorithm.PerSecond(10), Queue: 0}, 45_035_996_272},
+	{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3)}, 13_510_798_877},                         // in 2^52 µs
+	{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(1_500_000_000)}, algorithm.MaxTokens - 1505}, // 1500 in a microsecond
+	{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerDay(7), AtOnce: true}, 364_863},
+	{algorithm.TokenBucket{Capacity: contract.MaxSpan, Refill: algorithm.Every(us)}, 0},
+	{algorithm.FixedWindow{Limit: 5, Window: maxSpan}, algorithm.MaxTokens - 5},
+	{algorithm.MetadataWindow{Limit: 5, Window: maxSpan}, algorithm.MaxLog},
+	{algorithm.SlidingCounter{Limit: 5, Window: time.Hour}, 1<<33 - 6},
+	{algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: maxSpan / 4}, 1<<32 - 1},
+	{algorithm.SlidingLog{Limit: 5, Window: time.Second}, 1<<52 - 6},
+	{algorithm.SlidingLog{Limit: algorithm.MaxLogTokens, Window: maxSpan}, 0},
+	{spans(time.Second, algorithm.Span{Window: 5 * time.Second, Limit: 9}, algorithm.Span{Window: 2 * time.Second, Limit: 5}), algorithm.MaxTokens - 9},
+	{spans(maxSpan/128, algorithm.Span{Window: maxSpan, Limit: 1 << 52}), algorithm.MaxTokens - 1<<52},
+}
+
+// off returns how many tokens of MaxDebt rounding can take away.
+func off(l *contract.Limit) int64 {
+	if len(l.Args) == 3 && l.Capacity+l.MaxDebt > algorithm.MaxTokens/l.Args[0].Int() { // a GCRA with fractions
+		return 4
+	}
+	return 0
+}
+
+// A limit can go into debt by MaxDebt, at any time that a store's clock can show. No
+// integer reaches 2^53, RetryAfter is exact, and the key lives until ResetAfter.
+func TestDeepestDebt(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		name  string
-		limit algorithm.Algorithm
-		burst int64
-		wait  time.Duration // RetryAfter of one token when the limit is used up, without MaxWait
-		reset time.Duration // ResetAfter when the limit is used up
-	}{
-		{"one in MaxSpan", algorithm.GCRA{Rate: algorithm.Every(maxSpan), Burst: 1}, 1, maxSpan, maxSpan},
-		{"one a microsecond, full in MaxSpan", algorithm.GCRA{Rate: algorithm.Every(us), Burst: contract.MaxSpan}, contract.MaxSpan, us, maxSpan},
-		{"largest capacity at the highest rate", algorithm.GCRA{Rate: algorithm.Rate{Count: contract.MaxSpan / 1000, Period: 1}, Burst: 4503599627370991}, 4503599627370991, us, 2 * us},
-		{"largest capacity of fractions", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9_007_199_254}, 9_007_199_254, 333_334 * us, 3_002_399_751_333_334 * us},
-		{"bucket full in MaxSpan", algorithm.TokenBucket{Capacity: contract.MaxSpan, Refill: algorithm.Every(us)}, contract.MaxSpan, us, maxSpan},
-		{"bucket of most at once", algorithm.TokenBucket{Capacity: algorithm.MaxTokens - 2, Refill: algorithm.Rate{Count: 2, Period: us}, AtOnce: true}, algorithm.MaxTokens - 2, us, maxSpan - us},
-		{"bucket of one at once in MaxSpan", algorithm.TokenBucket{Capacity: 7, Refill: algorithm.Rate{Count: 7, Period: maxSpan}, AtOnce: true}, 7, maxSpan, maxSpan},
-		{"queue empty in MaxSpan", algorithm.LeakyBucket{Rate: algorithm.Every(us), Queue: contract.MaxSpan - 1}, contract.MaxSpan, maxSpan, maxSpan},
-		{"most in the longest window", algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: maxSpan}, algorithm.MaxTokens, maxSpan, maxSpan},
-	} {
+	for _, tt := range deepest {
 		for _, now := range []int64{1, epoch, 1<<52 - 1} {
-			t.Run(tt.name, func(t *testing.T) {
+			t.Run(fmt.Sprintf("%+v, %d", tt.limit, now), func(t *testing.T) {
 				t.Parallel()
 				b := newBench(t, tt.limit)
-				if got := b.take(now, min(tt.burst+1, algorithm.MaxTokens+1)); got.Allowed || got.RetryAfter != never || got.Remaining != tt.burst {
-					t.Errorf("more than all: got %+v", got)
+				all := b.limit.Capacity + tt.debt
+				if b.limit.MaxDebt != tt.debt {
+					t.Fatalf("MaxDebt is %d, want %d", b.limit.MaxDebt, tt.debt)
 				}
-				if got := b.take(now, tt.burst); !got.Allowed || got.Remaining != 0 || got.ResetAfter != tt.reset {
-					t.Errorf("all: got %+v, want it allowed, and full after %v", got, tt.reset)
+				sum, _ := b.force(now, 1)
+				for range 3 { // the first is cut to MaxDebt if a LeakyBucket is not empty
+					n, _ := b.force(now, algorithm.MaxTokens)
+					sum += n
 				}
-				if got := b.take(now, 1); got.Allowed || got.RetryAfter != tt.wait {
-					t.Errorf("one more: got %+v, want a wait of %v", got, tt.wait)
+				if sum > all || sum < all-off(b.limit) {
+					t.Errorf("forces consumed %d, want %d", sum, all)
 				}
 				b.integers()
+				for _, cost := range []int64{1, b.limit.Capacity} {
+					v := b.take(now, cost)
+					if v.Allowed || v.Remaining != 0 || v.RetryAfter <= 0 || v.ResetAfter < v.RetryAfter || v.ResetAfter > 2*maxSpan {
+						t.Errorf("in debt: got %+v", v)
+					}
+					if b.state.ttl < v.ResetAfter {
+						t.Errorf("the key lives for %v, and the debt for %v", b.state.ttl, v.ResetAfter)
+					}
+					b.checkExact(now, cost, 0, v)
+				}
 			})
 		}
+	}
+}
+
+// A GCRA, a LeakyBucket and a TokenBucket of at most 2^45 tokens, which are refilled
+// within a year, can go into debt by at least 100 times as many.
+func TestDebtOfAHundredLimits(t *testing.T) {
+	t.Parallel()
+	r, all := rand.New(rand.NewPCG(1, 7)), model.Wide
+	for range 3000 {
+		a := model.Pick(r, all.GCRA, all.LeakyBucket, all.TokenBucket)(r)
+		if l := mustLimit(t, a); l.Capacity <= 1<<45 && l.Window <= 365*24*time.Hour && l.MaxDebt < 100*l.Capacity {
+			t.Errorf("%+v: MaxDebt is %d, want %d or more", a, l.MaxDebt, 100*l.Capacity)
+		}
+	}
+}
+
+// A debt that is too deep to be exact is charged and refunded to within 8 µs, never in
+// the caller's favor.
+func TestDeepDebt(t *testing.T) {
+	t.Parallel()
+	a := algorithm.GCRA{Rate: algorithm.PerDay(1_000_003), Burst: 100_000}
+	const day = 24 * 3600 * 1_000_000
+	micros := func(n int64) int64 { return (n*day + 1_000_002) / 1_000_003 } // the time of n tokens
+	b := newBench(t, a)
+	for _, cost := range []int64{50_000, 60_000, 200_000} {
+		if n, _ := b.force(epoch, cost); n != cost {
+			t.Errorf("a Force of %d consumed %d", cost, n)
+		}
+	}
+	before := b.peek(epoch, 1).ResetAfter.Microseconds()
+	if want := micros(310_000); before < want || before > want+4 {
+		t.Errorf("310000 tokens are missing, and refilled after %d µs, want %d", before, want)
+	}
+	n, mark := b.force(epoch, 5_000_000)
+	if n != 5_000_000 {
+		t.Fatalf("a Force of 5000000 consumed %d", n)
+	}
+	if !b.part(epoch, &mark, 4_000_000) {
+		t.Error("nothing was refunded")
+	}
+	if got, want := b.peek(epoch, 1).ResetAfter.Microseconds(), before+micros(1_000_000); got < want-1 || got > want+8 {
+		t.Errorf("4000000 of 5000000 tokens were refunded, and all are refilled after %d µs, want %d", got, want)
+	}
+	if !b.part(epoch+day/1000, &mark, 1_000_000) {
+		t.Error("nothing was refunded")
+	}
+	if got, want := b.peek(epoch+day/1000, 1).ResetAfter.Microseconds(), before-day/1000; got < want || got > want+8 {
+		t.Errorf("all were refunded, and all are refilled after %d µs, want %d", got, want)
 	}
 }

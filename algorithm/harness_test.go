@@ -3,6 +3,7 @@ package algorithm_test
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -24,9 +25,6 @@ const (
 
 	// maxSpan is algorithm.MaxSpan as a duration.
 	maxSpan = algorithm.MaxSpan
-
-	// quantum is the step to which the end of a cell's life is rounded up.
-	quantum = 1 << 20 * us
 )
 
 // A state is a minimal store.Tx.
@@ -215,6 +213,7 @@ type bench struct {
 	state   *state
 	limit   *contract.Limit
 	program *compose.Program
+	others  map[*contract.Limit]*compose.Program // of earlier limits
 	gen     int64
 	kept    bool // the last reply says that tokens are kept
 	result  compose.Result
@@ -224,7 +223,7 @@ func newBench(t testing.TB, a algorithm.Algorithm) *bench {
 	t.Helper()
 	l := mustLimit(t, a)
 	p := mustProgram(t, l)
-	return &bench{t: t, state: newState(epoch, p.Keys(0)+1), limit: l, program: p}
+	return &bench{t: t, state: newState(epoch, p.Keys(0)+1), limit: l, program: p, others: map[*contract.Limit]*compose.Program{l: p}}
 }
 
 // change replaces the limit, and keeps the keys.
@@ -232,8 +231,9 @@ func (b *bench) change(a algorithm.Algorithm) { b.use(mustLimit(b.t, a)) }
 
 // use is change with a limit that was already made.
 func (b *bench) use(l *contract.Limit) {
-	if l != b.limit {
-		b.limit, b.program = l, mustProgram(b.t, l)
+	if b.limit, b.program = l, b.others[l]; b.program == nil {
+		b.program = mustProgram(b.t, l)
+		b.others[l] = b.program
 	}
 }
 
@@ -257,14 +257,14 @@ func (b *bench) do(v script.Verb, now int64, c compose.Call) (int64, verdict) {
 	if b.kept = o.Kept > 0; b.kept && v == script.Refund && (o.Allowed || o.Granted == 0) {
 		b.t.Fatalf("%s kept tokens, and replied %d and the cost %d", b.program.Script(v).Name(), o.Head(), o.Granted)
 	}
-	if wrote := b.state.writes > before; wrote && (o.Head() == 0 && v != script.Refund && v != script.Resume || v == script.Peek) {
+	if wrote := b.state.writes > before; wrote && (o.Head() == 0 && v != script.Refund && v != script.Resume && v != script.Release || v == script.Peek) {
 		b.t.Fatalf("%s replied %d, and wrote", b.program.Script(v).Name(), o.Head())
 	}
 	if v > script.Renew {
 		return o.Head(), verdict{}
 	}
 	a := b.program.Result(0, v, &o, &c)
-	if a.Allowed != (o.Head() > 0) || (a.Granted > 0) != (o.Head() > 0 && v != script.Peek) {
+	if a.Allowed != (o.Head() > 0 || v.Forces()) || (a.Granted > 0) != (o.Head() > 0 && v != script.Peek) {
 		b.t.Fatalf("%s replied %d, and the answer is %+v", b.program.Script(v).Name(), o.Head(), a)
 	}
 	if !a.Allowed && a.Delay != never {
@@ -292,14 +292,6 @@ func (b *bench) take(now, cost int64) verdict {
 func (b *bench) peek(now, cost int64) verdict {
 	_, v := b.do(script.Peek, now, compose.Call{Cost: cost})
 	return v
-}
-
-// takeOrPeek is take or, with a cost of 0, a peek of one token.
-func (b *bench) takeOrPeek(now, cost int64) verdict {
-	if cost == 0 {
-		return b.peek(now, 1)
-	}
-	return b.take(now, cost)
 }
 
 // wait is take or peek, for a caller who can wait.
@@ -334,19 +326,38 @@ func (b *bench) refund(now int64, was charge) bool {
 	return n > 0
 }
 
-// admits returns the number of tokens allowed within span from the epoch on, for a caller
-// who retries at each RetryAfter.
-func (b *bench) admits(span time.Duration) int64 {
-	var n int64
-	end := epoch + span.Microseconds()
-	for now := int64(epoch); now <= end; {
-		v := b.take(now, 1)
-		if v.Allowed {
-			n++
-		}
-		now += v.RetryAfter.Microseconds()
+// force consumes cost tokens past the limit, or as many as MaxDebt allows. It returns
+// their number, and the charge of the decision.
+func (b *bench) force(now, cost int64) (int64, charge) {
+	b.gen++
+	v, mark := script.Force, &b.state.keys[len(b.state.keys)-1]
+	if *mark = (value{}); b.program.Marked(0) {
+		v = script.ForceMark
 	}
-	return n
+	n, _ := b.do(v, now, compose.Call{Cost: cost, Gen: b.gen})
+	return n, *mark
+}
+
+// part refunds the last n tokens of a charge, and leaves the others in the charge. It
+// reports whether anything was refunded.
+func (b *bench) part(now int64, was *charge, n int64) bool {
+	last := len(b.state.keys) - 1
+	b.state.keys[last] = *was
+	before := slices.Clone(b.state.keys[:last])
+	b.gen++
+	b.do(script.Settle, now, compose.Call{Cost: was.nums.N[2] - n, Gen: b.gen})
+	*was = b.state.keys[last]
+	return !reflect.DeepEqual(before, b.state.keys[:last])
+}
+
+// lease runs v for the lease with this name. For a release, Allowed says whether the
+// lease was held.
+func (b *bench) lease(v script.Verb, now int64, name string) verdict {
+	n, got := b.do(v, now, compose.Call{Cost: 1, Text: name})
+	if v == script.Release {
+		got.Allowed = n == 1
+	}
+	return got
 }
 
 // integers fails the test unless all integers of the key are below 2^53.

@@ -63,21 +63,6 @@ func TestMetadataWindowEntries(t *testing.T) {
 	}
 }
 
-// An entry that no decision writes is foreign.
-func TestMetadataWindowForeign(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{"", "m2", "m2 1 1", "m1 1 1 x", "m2 x 1 y", "m2 1 x y", "m2 -1 1 x", "m2 9007199254740992 1 x", "m2 1 99999999999999999999999999 x"} {
-		for _, v := range []script.Verb{script.Consume, script.Peek, script.UpTo, script.Reset, script.Entries} {
-			b := newBench(t, algorithm.MetadataWindow{Limit: 3, Window: time.Second})
-			b.state.keys[0] = value{held: true, expires: 1 << 60, set: []store.Member{{Score: 1, Text: text}}}
-			args := b.program.AppendArgs(nil, v, &compose.Call{Cost: 1})
-			if _, err := b.program.Script(v).GoForm()(b.state, args, nil); !errors.Is(err, store.ErrForeign) || b.state.writes > 0 {
-				t.Errorf("%s over %q: error %v, %d writes, want ErrForeign and none", b.program.Script(v).Name(), text, err, b.state.writes)
-			}
-		}
-	}
-}
-
 // If an entry is foreign, or if the counts of a list do not grow, Entries returns an
 // error that does not quote the entry: no panic and no negative cost.
 func TestMetadataWindowNonsense(t *testing.T) {

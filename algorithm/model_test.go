@@ -15,20 +15,24 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// atBounds are limits whose numbers are as large as they can be, or as uneven.
+// atBounds are limits whose numbers are as large as they can be, or as uneven. Those of a line
+// follow one another.
 var atBounds = [][]algorithm.Algorithm{
-	{algorithm.GCRA{Rate: algorithm.Rate{Count: 4503599627370, Period: 1}, Burst: 4503599627370991}, algorithm.GCRA{Rate: algorithm.PerDay(999_999_937), Burst: 100}},
-	{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9_007_199_254}, algorithm.GCRA{Rate: algorithm.PerMinute(3), Burst: 1}},
+	{algorithm.GCRA{Rate: algorithm.Rate{Count: 4503599627370, Period: 1}, Burst: 4503599627370991}, algorithm.GCRA{Rate: algorithm.PerDay(999_999_937), Burst: 100}, algorithm.GCRA{Rate: algorithm.Every(us), Burst: contract.MaxSpan}},
+	{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9_007_199_254}, algorithm.GCRA{Rate: algorithm.PerMinute(3), Burst: 1}, algorithm.GCRA{Rate: algorithm.Rate{Count: 997_000_003, Period: 7 * time.Second}, Burst: 1}},
 	{algorithm.GCRA{Rate: algorithm.Every(maxSpan), Burst: 1}, algorithm.GCRA{Rate: algorithm.Rate{Count: 4503599627370, Period: 1}, Burst: 1}},
 	{algorithm.GCRA{Rate: algorithm.PerDay(1_000_003), Burst: 104_249}, algorithm.GCRA{Rate: algorithm.PerSecond(999_999_937), Burst: 90_000}},
 	{algorithm.LeakyBucket{Rate: algorithm.PerDay(1_000_003), Queue: 100_000}, algorithm.LeakyBucket{Rate: algorithm.Every(us), Queue: contract.MaxSpan - 1}},
 	{algorithm.TokenBucket{Refill: algorithm.PerSecond(4503599627273), Capacity: 9002199254741076, AtOnce: true}, algorithm.TokenBucket{Refill: algorithm.PerDay(104_191), Capacity: 999_999_937}},
 	{algorithm.TokenBucket{Refill: algorithm.PerMinute(997), Capacity: 100}, algorithm.TokenBucket{Refill: algorithm.Rate{Count: contract.MaxSpan / 1000, Period: maxSpan}, Capacity: 1, AtOnce: true}},
+	{algorithm.TokenBucket{Refill: algorithm.Every(us), Capacity: contract.MaxSpan}, algorithm.TokenBucket{Refill: algorithm.PerSecond(1_000_000_000), Capacity: algorithm.MaxTokens - 1000}},
+	{algorithm.TokenBucket{Refill: algorithm.Rate{Count: 2, Period: us}, Capacity: algorithm.MaxTokens - 2, AtOnce: true}, algorithm.TokenBucket{Refill: algorithm.Rate{Count: 7, Period: maxSpan}, Capacity: 7, AtOnce: true}},
 	{algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: 24 * time.Hour, Aligned: true}, algorithm.FixedWindow{Limit: 10, Window: maxSpan}},
 	{algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: time.Hour}},
 	{algorithm.SlidingCounter{Limit: 1, Window: maxSpan / 4}},
 	{algorithm.SlidingLog{Limit: algorithm.MaxLogTokens, Window: time.Millisecond}},
 	{algorithm.SlidingLog{Limit: algorithm.MaxLogTokens / 2, Window: maxSpan}},
+	{algorithm.Concurrency{Limit: 2, Lease: maxSpan}},
 }
 
 // FuzzModels compares random histories of each algorithm with its model: requests of all
@@ -139,7 +143,7 @@ func (w *walk) run(steps int) {
 			w.force()
 		case op == 1 && w.r.IntN(8) == 0:
 			w.do(script.Reset, w.now, compose.Call{Cost: 1})
-			w.model, w.marks, w.wrote = model.New(w.limits[w.which]), nil, -1
+			w.model, w.wrote = model.New(w.limits[w.which]), -1 // and a refund finds nothing
 			w.empty = false
 		case op < 4 && len(w.marks) > 0:
 			w.refund()

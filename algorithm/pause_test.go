@@ -16,7 +16,8 @@ func (b *bench) pause(v script.Verb, now int64, name string, d time.Duration) bo
 	return n == 1
 }
 
-// A key is closed until its last pause ends. A pause shortens no other, and not itself.
+// A key is closed until its last pause ends, for every request, whatever it can wait. A pause
+// shortens no other, and not itself. The key lives as long, to the end of a millisecond.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	const s = int64(1_000_000)
@@ -25,6 +26,7 @@ func TestPause(t *testing.T) {
 		return verdict{Limit: algorithm.MaxTokens, RetryAfter: left, ResetAfter: left}
 	}
 	b := newBench(t, algorithm.Pause{})
+	b.state.keep = true
 	for i, step := range []struct {
 		at    int64
 		verb  script.Verb
@@ -39,7 +41,6 @@ func TestPause(t *testing.T) {
 		{2 * s, script.Pause, "a", time.Second, true, closed(8 * time.Second)},     // it was longer
 		{2 * s, script.Resume, "a", 0, true, closed(2 * time.Second)},              // b goes on
 		{2 * s, script.Resume, "a", 0, false, closed(2 * time.Second)},
-		{3 * s, script.Resume, "c", 0, false, closed(time.Second)},
 		{4*s - 1, script.Resume, "c", 0, false, closed(us)},
 		{4 * s, script.Resume, "b", 0, false, open}, // it had ended
 		{5 * s, script.Pause, "a", 2 * time.Second, true, closed(2 * time.Second)},
@@ -48,54 +49,38 @@ func TestPause(t *testing.T) {
 		{8 * s, script.Resume, "b", 0, false, open},
 		{9 * s, script.Pause, "a", us, true, closed(us)},
 		{9*s + 1, script.Resume, "a", 0, false, open},
-		{10 * s, script.Pause, "a", maxSpan, true, closed(maxSpan)},
+		{20 * s, script.Pause, "a", 5 * time.Second, true, closed(5 * time.Second)},
+		{14 * s, script.Pause, "a", time.Second, true, closed(11 * time.Second)}, // the clock stepped back
+		{25 * s, script.Resume, "b", 0, false, open},
+		{26 * s, script.Pause, "a", maxSpan, true, closed(maxSpan)},
 	} {
-		if found := b.pause(step.verb, epoch+step.at, step.name, step.d); found != step.found {
+		now := epoch + step.at
+		if found := b.pause(step.verb, now, step.name, step.d); found != step.found {
 			t.Errorf("step %d: replied %v, want %v", i, found, step.found)
 		}
+		if want := step.want.ResetAfter + time.Millisecond - us; step.verb == script.Pause && b.state.ttl != want.Truncate(time.Millisecond) {
+			t.Errorf("step %d: the TTL is %v, want %v", i, b.state.ttl, want)
+		}
+		writes := b.state.writes
 		for name, got := range map[string]verdict{
-			"peek": b.peek(epoch+step.at, 1), "all tokens": b.take(epoch+step.at, algorithm.MaxTokens), "more": b.take(epoch+step.at, algorithm.MaxTokens+1),
+			"peek": b.peek(now, 1), "all tokens": b.take(now, algorithm.MaxTokens), "more": b.take(now, algorithm.MaxTokens+1),
+			"a request that can wait": b.wait(script.Consume, now, 1, maxSpan),
 		} {
 			if got != step.want {
 				t.Errorf("step %d, %s:\ngot  %+v\nwant %+v", i, name, got, step.want)
 			}
 		}
-	}
-}
-
-// A request is denied until the end of the pause, however long it can wait. It writes
-// nothing.
-func TestPauseWait(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, algorithm.Pause{})
-	b.pause(script.Pause, epoch, "a", 10*time.Second)
-	writes := b.state.writes
-	for _, v := range []script.Verb{script.Consume, script.Peek} {
-		for _, wait := range []time.Duration{us, 10*time.Second - us, time.Hour, maxSpan} {
-			if got := b.wait(v, epoch+1, 1, wait); got.Allowed || got.RetryAfter != 10*time.Second-us || got.ResetAfter != got.RetryAfter || got.Remaining != 0 {
-				t.Errorf("with a wait of %v: got %+v", wait, got)
-			}
+		for _, v := range []script.Verb{script.UpTo, script.ConsumeMark, script.UpToMark, script.ForceMark, script.Refund, script.Settle} {
+			b.do(v, now, compose.Call{Cost: 5, Gen: 1})
 		}
-		if got := b.wait(v, epoch+10_000_000, 1, time.Hour); !got.Allowed || got.Delay != 0 || got.RetryAfter != 0 {
-			t.Errorf("at the end: got %+v", got)
+		if n, got := b.do(script.Force, now, compose.Call{Cost: 7}); n != 7 || !got.Allowed || got.Delay != 0 || b.state.writes != writes {
+			t.Errorf("step %d: a Force consumed %d, and got %+v; %d writes", i, n, got, b.state.writes-writes)
 		}
 	}
-	for _, v := range []script.Verb{script.Consume, script.UpTo, script.Force, script.ConsumeMark, script.UpToMark, script.ForceMark, script.Refund, script.Settle} {
-		b.do(v, epoch+1, compose.Call{Cost: 5, Gen: 1})
-		b.do(v, epoch+10_000_000, compose.Call{Cost: 5, Gen: 1})
-	}
-	if b.state.writes != writes {
-		t.Errorf("decisions wrote %d times", b.state.writes-writes)
-	}
-}
-
-// A Force consumes even during a pause.
-func TestPauseForce(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, algorithm.Pause{})
-	b.pause(script.Pause, epoch, "a", time.Second)
-	if n, got := b.do(script.Force, epoch, compose.Call{Cost: 7}); n != 7 || !got.Allowed || got.Delay != 0 || got.Remaining != 0 || got.ResetAfter != time.Second {
-		t.Errorf("got %d tokens, %+v", n, got)
+	b.do(script.Reset, epoch, compose.Call{Cost: 1})
+	b.do(script.Pause, epoch, compose.Call{Cost: 1, Now: epoch, Text: "a", Wait: s})
+	if want := time.Hour + time.Second; b.state.ttl != want {
+		t.Errorf("with a caller's clock, the TTL is %v, want %v", b.state.ttl, want)
 	}
 }
 
@@ -131,49 +116,5 @@ func TestPauseMany(t *testing.T) {
 	}
 	if n := len(b.state.keys[0].set); n != algorithm.MaxPauses {
 		t.Errorf("%d entries, want %d", n, algorithm.MaxPauses)
-	}
-}
-
-// The key lives until the last pause would end, even if that pause is resumed or a
-// shorter one begins later, and to the end of a millisecond.
-func TestPauseTTL(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, algorithm.Pause{})
-	for i, tt := range []struct {
-		at   int64
-		name string
-		d    time.Duration
-		want time.Duration
-	}{
-		{0, "a", 1500 * us, 2 * time.Millisecond},
-		{0, "b", time.Second, time.Second},
-		{1, "c", time.Millisecond, time.Second},
-		{2_000_000, "c", time.Millisecond, time.Millisecond},
-	} {
-		b.pause(script.Pause, epoch+tt.at, tt.name, tt.d)
-		if b.state.ttl != tt.want {
-			t.Errorf("%d: the TTL is %v, want %v", i, b.state.ttl, tt.want)
-		}
-	}
-	b.do(script.Pause, epoch+3_000_000, compose.Call{Cost: 1, Now: epoch + 3_000_000, Text: "a", Wait: 1_000_000})
-	if want := time.Hour + time.Second; b.state.ttl != want {
-		t.Errorf("with a caller's clock, the TTL is %v, want %v", b.state.ttl, want)
-	}
-}
-
-// If the clock steps back, a pause lasts longer by the step, and not more.
-func TestPauseClock(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, algorithm.Pause{})
-	b.state.keep = true
-	b.pause(script.Pause, epoch+10_000_000, "a", 5*time.Second)
-	for at, want := range map[int64]time.Duration{4_000_000: 11 * time.Second, 15_000_000: 0, 14_000_000: time.Second} {
-		if got := b.peek(epoch+at, 1); got.RetryAfter != want {
-			t.Errorf("at %d µs: got %+v, want it closed for %v", at, got, want)
-		}
-	}
-	b.pause(script.Pause, epoch+4_000_000, "a", time.Second)
-	if got := b.peek(epoch+4_000_000, 1); got.RetryAfter != 11*time.Second {
-		t.Errorf("got %+v, want that the step shortens no pause", got)
 	}
 }

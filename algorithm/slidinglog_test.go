@@ -1,7 +1,6 @@
 package algorithm_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,34 +11,6 @@ import (
 	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
-
-func TestSlidingLog(t *testing.T) {
-	t.Parallel()
-	const s, k = 1_000_000, 25_000
-	for _, unit := range []int64{1, k, algorithm.MaxLogTokens / 3} {
-		limit := 3 * unit
-		b := newBench(t, algorithm.SlidingLog{Limit: limit, Window: 10 * time.Second})
-		for i, step := range []struct {
-			at, cost int64
-			want     verdict
-		}{
-			{0, unit, verdict{Allowed: true, Limit: limit, Remaining: 2 * unit, ResetAfter: 10 * time.Second}},
-			{4 * s, 2 * unit, verdict{Allowed: true, Limit: limit, ResetAfter: 10 * time.Second}},
-			{5 * s, unit, verdict{Limit: limit, RetryAfter: 5 * time.Second, ResetAfter: 9 * time.Second}},
-			{5 * s, unit + 1, verdict{Limit: limit, RetryAfter: 9 * time.Second, ResetAfter: 9 * time.Second}},
-			{5 * s, 3*unit + 1, verdict{Limit: limit, RetryAfter: never, ResetAfter: 9 * time.Second}},
-			{10*s - 1, 1, verdict{Limit: limit, RetryAfter: us, ResetAfter: 4*time.Second + us}},
-			{10 * s, unit, verdict{Allowed: true, Limit: limit, ResetAfter: 10 * time.Second}},               // consumed exactly a Window ago
-			{2 * s, unit, verdict{Limit: limit, RetryAfter: 12 * time.Second, ResetAfter: 18 * time.Second}}, // the clock stepped back
-			{14 * s, 2 * unit, verdict{Allowed: true, Limit: limit, ResetAfter: 10 * time.Second}},
-			{24 * s, 3 * unit, verdict{Allowed: true, Limit: limit, ResetAfter: 10 * time.Second}},
-		} {
-			if got := b.take(epoch+step.at, step.cost); got != step.want {
-				t.Errorf("limit %d, step %d, cost %d at %d µs:\ngot  %+v\nwant %+v", limit, i, step.cost, step.at, got, step.want)
-			}
-		}
-	}
-}
 
 // afterWrap returns a time at which the next entry of a SlidingLog is stored. If the next
 // NUMBER is 0, that is later than the newest entry.
@@ -191,32 +162,6 @@ func TestSlidingLogReads(t *testing.T) {
 		}
 		if peek(100) > 2 || most > 2*logs+2 {
 			t.Errorf("%d entries: a denied request reads %d entries, and %d if it needs one: want at most %d, and 2", n, most, peek(100), 2*logs+2)
-		}
-	}
-}
-
-// A text that no decision writes is foreign, at every position that a decision reads.
-func TestSlidingLogForeign(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{
-		"", "l3", "l3 ", "l2 1767225600000000 00000001", "l2 1767225600000000 0000001 1 1", "l3 1767225600000000 0000001 1", "l3 1767225600000000 0000001 1 ",
-		"l3 x 0000001 1 1", "l3 -1 0000001 1 1", "l3 1e3 0000001 1 1", "l3 1767225600000000 0000001 1 1 1", "l3 1767225600000000 0000001 1 1 1 1", "l3 1767225600000000 0000001 1 1 1 1 x",
-		"l3 1767225600000000 0000001 1 1 1 1 1 1", "l3 1767225600000000 0000001 1 1 1 1 1 ", "l3 4503599627370496 0000001 1 1", "l3 99999999999999999999999999 0000001 1 1",
-		"l3 1767225600000000 8388608 1 1", "l3 1767225600000000 0000001 4503599627370496 1", "l3 1767225600000000 0000001 1 1 0 0 8388608",
-	} {
-		for _, behind := range []bool{false, true} {
-			for _, v := range []script.Verb{script.Consume, script.ConsumeMark, script.Peek, script.UpTo, script.Reset, script.Refund} {
-				b := newBench(t, algorithm.SlidingLog{Limit: 3, Window: time.Second})
-				set := []store.Member{{Score: epoch, Text: text}}
-				if behind { // the text is then the oldest entry
-					set = append(set, store.Member{Score: epoch + 1, Text: "l3 1767225600000001 0000002 1 1"})
-				}
-				b.state.keys[0] = value{held: true, expires: 1 << 60, set: set}
-				args := b.program.AppendArgs(nil, v, &compose.Call{Cost: 1, Gen: 1})
-				if _, err := b.program.Script(v).GoForm()(b.state, args, nil); !errors.Is(err, store.ErrForeign) || b.state.writes > 0 {
-					t.Errorf("%s over %q: error %v, %d writes, want ErrForeign and none", b.program.Script(v).Name(), text, err, b.state.writes)
-				}
-			}
 		}
 	}
 }

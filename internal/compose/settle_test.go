@@ -1,16 +1,12 @@
 package compose_test
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
-	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/internal/script"
 )
 
@@ -100,126 +96,6 @@ func TestSettleAfterTheEndOfARule(t *testing.T) {
 	}
 }
 
-const size = 100_000
-
-// settleable has a large limit for each algorithm that can be settled, except
-// LeakyBucket, which refunds only the end of its queue.
-var settleable = []algorithm.Algorithm{
-	algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: size},
-	algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: size},
-	algorithm.TokenBucket{Capacity: size, Refill: algorithm.PerSecond(3)},
-	algorithm.FixedWindow{Limit: size, Window: time.Hour},
-	algorithm.SlidingCounter{Limit: size, Window: time.Hour},
-	algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 5 * time.Second, Limit: size}}},
-	algorithm.SlidingLog{Limit: size, Window: time.Hour},
-}
-
-// A ledger is what a history of decisions with IDs has charged. least is the sum of their
-// settled costs. most does not count what only a refund of earlier tokens could return.
-type ledger map[string]*account
-
-type account struct {
-	verb                        script.Verb
-	cost                        int64
-	granted, total, most, holds int64
-}
-
-func (l ledger) bounds() (least, most int64) {
-	for _, a := range l {
-		least, most = least+a.total, most+a.most
-	}
-	return least, most
-}
-
-// For random histories of decisions, settlements and refunds at one instant, each of them
-// sometimes repeated: what the rules have charged is the sum of the settled costs,
-// exactly. Only if a decision was first settled to more, and then to less than what it
-// had added, tokens can stay consumed. After several refunds, an algorithm with a note
-// can also refund fewer tokens. Nothing is ever minted.
-func TestSettledSum(t *testing.T) {
-	t.Parallel()
-	histories, exact, checked, settled, kept := 10_000, 0, 0, 0, 0
-	if testing.Short() {
-		histories = 1_000
-	}
-	r := rand.New(rand.NewPCG(1, 79))
-	for h := range histories {
-		list := []compose.Rule{{Limit: mustLimit(t, settleable[h%len(settleable)])}}
-		for range r.IntN(3) {
-			list = append(list, compose.Rule{Limit: mustLimit(t, model.Pick(r, settleable...))})
-		}
-		b, p, books := newBench(t), mustProgram(t, list...), ledger{}
-		var log []string
-		for step := range int64(14) {
-			id, gen := fmt.Sprint(r.IntN(3)), 100+step
-			a := books[id]
-			switch {
-			case a == nil:
-				v := model.Pick(r, script.ConsumeMark, script.UpToMark, script.ForceMark)
-				a = &account{verb: v, cost: 1 + r.Int64N(20)}
-				n, _ := b.do(p, len(list), v, id, compose.Call{Cost: a.cost, Gen: gen})
-				if v == script.ConsumeMark {
-					n *= a.cost
-				}
-				a.granted, a.total, a.most, a.holds = n, n, n, n
-				books[id] = a
-				log = append(log, fmt.Sprintf("%s: verb %d consumes %d", id, v, n))
-			case r.IntN(6) == 0:
-				if o := b.run(p, len(list), script.Refund, id, compose.Call{}); o.Kept > 0 && !o.Allowed {
-					if o.Granted != a.total {
-						t.Fatalf("%v, then a refund of %s: %+v, want the cost %d", log, id, o, a.total)
-					}
-					kept++
-					continue
-				}
-				a.most -= a.holds
-				if a.total = 0; a.most > 0 {
-					books[fmt.Sprint("refunded at ", step)] = &account{most: a.most}
-				}
-				delete(books, id)
-				log = append(log, id+": refund")
-			default:
-				actual := model.Pick(r, r.Int64N(30), a.total, 0)
-				for range 1 + r.IntN(2) { // also repeated
-					o := b.run(p, len(list), script.Settle, id, compose.Call{Cost: actual, Gen: gen})
-					if o.Granted != actual && (o.Kept == 0 || o.Granted != a.total) {
-						t.Fatalf("%v, then %s settled at %d: %+v", log, id, actual, o)
-					}
-					actual = o.Granted
-				}
-				if more := actual - a.total; more > 0 {
-					a.most, a.holds = a.most+more, more
-				} else {
-					back := min(-more, a.holds)
-					a.most, a.holds = a.most-back, a.holds-back
-				}
-				a.total = actual
-				settled++
-				log = append(log, fmt.Sprintf("%s: settle at %d", id, actual))
-			}
-			if a := books[id]; a != nil && r.IntN(3) == 0 {
-				if n, _ := b.do(p, len(list), a.verb, id, compose.Call{Cost: a.cost, Gen: gen}); n != a.total {
-					t.Fatalf("%v, then a repeat of %s: %d, want %d", log, id, n, a.total)
-				}
-			}
-			least, most := books.bounds()
-			_, answers := b.do(p, len(list), script.Peek, "", compose.Call{Cost: 1})
-			for i, answer := range answers {
-				spent, noted := size-answer.Remaining, notes(p.Limit(i))
-				if spent < least || spent > most && !noted {
-					t.Fatalf("%s after %v: rule %d has charged %d, want from %d to %d", p.Name(), log, i, spent, least, most)
-				}
-				if checked++; spent == least {
-					exact++
-				}
-			}
-		}
-	}
-	if exact < checked*3/4 || settled < histories || kept < histories/200 {
-		t.Errorf("%d of %d sums were exact, %d settlements were made, and %d refunds kept all tokens, in %d histories", exact, checked, settled, kept, histories)
-	}
-}
-
 // A refund after a settlement to more returns no token that had been refilled before it.
 func TestRefundAfterSettle(t *testing.T) {
 	t.Parallel()
@@ -235,10 +111,4 @@ func TestRefundAfterSettle(t *testing.T) {
 	if _, answers := b.do(p, 1, script.Peek, "", compose.Call{Cost: 1}); answers[0].Remaining != 15 {
 		t.Errorf("got %+v, want the 15 tokens that were there before the settlement", answers[0])
 	}
-}
-
-// notes reports whether the values of l have a note.
-func notes(l *contract.Limit) bool {
-	k, ok := l.Kind.(*contract.MeterKind)
-	return ok && k.Note != ""
 }
