@@ -14,7 +14,7 @@ import (
 )
 
 // quantum is the unit to which the end of the state of a key is rounded up.
-const quantum = script.Quantum * time.Microsecond
+const quantum = 1 << 20 * us
 
 // A key expires at the end of its state, rounded up to the next multiple of the quantum,
 // and then to the millisecond. With the caller's clock, it expires one hour later.
