@@ -1,6 +1,7 @@
 package prefetch
 
 import (
+	"container/list"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,8 @@ type fetched struct {
 	until time.Duration // the end of the use of its tokens
 	worth time.Duration // after it, unused tokens are no longer in any limit
 
-	place owedPlace
+	place *list.Element // in the list of the owed; nil if it is not there
+	ended bool          // nobody can use its tokens
 }
 
 // start sets the fields of f that follow from its result res.
