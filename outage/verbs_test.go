@@ -67,7 +67,7 @@ func follow(t *testing.T, st *weirtest.Faulty, l *weir.Limiter, steps []step) {
 			switch one := each[n]; {
 			case one.Rule == "of another request" && err == nil:
 				t.Errorf("step %d: the result of rule %d is not set", i, n)
-			case err == nil && one.Degraded == nil && one.Allowed && res.Degraded != nil && s.r.Op != weir.Renew:
+			case err == nil && one.Degraded == nil && one.Allowed && res.Degraded != nil:
 				t.Errorf("step %d: %+v is not degraded as %+v is", i, one, res)
 			case err == nil && one.Rule != "" && s.r.Op >= weir.Refund && !one.Allowed:
 				got += " -"
