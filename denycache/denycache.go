@@ -17,9 +17,9 @@
 //     keys share: see [weir.Rule].By.
 //   - if the request repeats an earlier decision: see [weir.Request].ID.
 //
-// After a Force, Refund, Settle, Finish, Release, Renew, Pause, Resume or Reset of the same key
-// through the same limiter, the store decides again. The same holds after a prefetch.Pool
-// in the limiter has returned tokens of the key.
+// After a Force, Refund, Settle, Finish, Release, Renew, Pause, Resume or Reset of the
+// same key through the same limiter, the store decides again. The same holds after a
+// prefetch.Pool in the limiter has returned tokens of the key.
 //
 // In a remembered result, RetryAfter and ResetAfter count down, and all other fields stay
 // as they were at the denial. If a request asks for the result of each rule, the cache
@@ -83,8 +83,8 @@ type Cache struct {
 	opts     Options // with the defaults; MaxKeys is a power of two
 	invalid  error   // the error of Wrap if the Options are not valid
 	answers  atomic.Int64
-	limiters atomic.Int64                             // how many were wrapped
-	places   atomic.Pointer[[]atomic.Pointer[denial]] // nil until the first denial
+	limiters atomic.Int64             // how many were wrapped
+	places   []atomic.Pointer[denial] // MaxKeys of them
 
 	// freed counts the refunds and resets of the keys whose places have the same
 	// remainder. A denial that was then under way may be older.
@@ -116,6 +116,7 @@ func New(opts *Options) *Cache {
 	default:
 		o.MaxAge = cmp.Or(o.MaxAge, DefaultMaxAge)
 		o.MaxKeys = 1 << bits.Len(uint(cmp.Or(o.MaxKeys, DefaultMaxKeys)-1))
+		c.places = make([]atomic.Pointer[denial], o.MaxKeys)
 	}
 	return c
 }
@@ -190,13 +191,14 @@ type asked struct {
 // Decide implements [weir.Decider].
 func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 	q := d.ask(&r)
-	if old := d.match(&q, &r, len(each)); old != nil {
-		return d.answer(ctx, &q, old, each)
+	res, ok, err := d.answer(ctx, &q, &r, each)
+	if ok {
+		return res, err
 	}
 	if remembers(r.Op) {
 		clear(each)
 	}
-	res, err := d.next.Decide(ctx, r, each)
+	res, err = d.next.Decide(ctx, r, each)
 	d.decided(&q, &r, &res, each, err)
 	return res, err
 }
@@ -207,13 +209,10 @@ func (d *decider) DecideMany(ctx context.Context, requests []weir.Request, answe
 	var all []asked
 	var rest []int
 	for i := range requests {
-		r, a := &requests[i], &answers[i]
-		q := d.ask(r)
-		if old := d.match(&q, r, 0); old != nil {
-			a.Result, a.Err = d.answer(ctx, &q, old, nil)
-			continue
+		q, ok, a := d.ask(&requests[i]), false, &answers[i]
+		if a.Result, ok, a.Err = d.answer(ctx, &q, &requests[i], nil); !ok {
+			all, rest = append(all, q), append(rest, i)
 		}
-		all, rest = append(all, q), append(rest, i)
 	}
 	batch.Rest(ctx, d.next, requests, answers, rest)
 	for n, i := range rest {
@@ -233,31 +232,25 @@ func (d *decider) ask(r *weir.Request) asked {
 	return q
 }
 
-// match returns the remembered denial of r, whose results of each rule go to a slice with
-// that length. It returns nil if the next Decider must decide r.
-func (d *decider) match(q *asked, r *weir.Request, each int) *denial {
-	if remembers(r.Op) {
-		if old := d.find(q.place); old != nil && old.matches(r, q.start-old.at, each) {
-			return old
-		}
+// answer answers q, the request r, with a remembered denial. If ok is false, the next
+// Decider must decide r.
+func (d *decider) answer(ctx context.Context, q *asked, r *weir.Request, each []weir.Result) (res weir.Result, ok bool, err error) {
+	old := d.find(q.place)
+	if !remembers(r.Op) || old == nil || !old.matches(r, q.start-old.at, len(each)) {
+		return weir.Result{}, false, nil
 	}
-	return nil
-}
-
-// answer returns the answer of old to q.
-func (d *decider) answer(ctx context.Context, q *asked, old *denial, each []weir.Result) (weir.Result, error) {
 	if err := ctx.Err(); err != nil {
-		return weir.Result{}, fmt.Errorf("denycache: %w", err)
+		return weir.Result{}, true, fmt.Errorf("denycache: %w", err)
 	}
 	age := q.start - old.at
 	for i := range each[:min(len(each), len(old.each))] {
 		each[i] = old.each[i]
 		each[i].Age(age)
 	}
-	res := old.result
+	res = old.result
 	res.Age(age)
 	d.answers.Add(1)
-	return res, nil
+	return res, true, nil
 }
 
 // decided notes what the next Decider has answered to r.
@@ -316,21 +309,13 @@ func (d *decider) remember(place uint64, start time.Duration, r *weir.Request, r
 			old.lives = life(&each[i], old.lives)
 		}
 	}
-	places := d.places.Load()
-	if places == nil {
-		all := make([]atomic.Pointer[denial], d.opts.MaxKeys)
-		d.places.CompareAndSwap(nil, &all)
-		places = d.places.Load()
-	}
-	(*places)[place].Store(old)
+	d.places[place].Store(old)
 }
 
 // find returns the denial of d in a place, or nil. Keys can share a place.
 func (d *decider) find(place uint64) *denial {
-	if places := d.places.Load(); places != nil {
-		if old := (*places)[place].Load(); old != nil && old.by == d.id {
-			return old
-		}
+	if old := d.places[place].Load(); old != nil && old.by == d.id {
+		return old
 	}
 	return nil
 }
@@ -350,6 +335,6 @@ func (d *decider) free(place uint64, key *weir.Key) {
 // forget removes the denial of key, which has that place.
 func (d *decider) forget(place uint64, key *weir.Key) {
 	if old := d.find(place); old != nil && old.request.Key.Equal(key) {
-		(*d.places.Load())[place].CompareAndSwap(old, nil)
+		d.places[place].CompareAndSwap(old, nil)
 	}
 }

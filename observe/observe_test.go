@@ -2,14 +2,12 @@ package observe_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/denycache"
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/observe"
@@ -18,126 +16,88 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// An Observer sees each decision with its outcome.
-func TestObserver(t *testing.T) {
+// Each answer has an outcome.
+func TestOutcomes(t *testing.T) {
 	t.Parallel()
-	var seen []string
-	observer := observe.Observer(func(_ context.Context, d observe.Decision) {
-		seen = append(seen, fmt.Sprint(d.Request.Op, " ", d.Request.Cost, " ", d.Outcome(), " ", d.Result.Rule))
-	})
-	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), algorithm.FixedWindow{Limit: 2, Window: time.Minute})
-	l = weirtest.Wrap(t, l, observer.Wrap)
-	ctx, u := t.Context(), weir.KeyOf("u")
+	yes := weir.Result{Allowed: true}
 	for _, tt := range []struct {
-		want string
-		call func() error
-	}{
-		{"Consume 0 allowed fixedwindow", func() error { _, err := l.Allow(ctx, "u"); return err }},
-		{"Consume 2 denied fixedwindow", func() error { _, err := l.AllowN(ctx, 2, "u"); return err }},
-		{"Peek 0 allowed fixedwindow", func() error { _, err := l.Peek(ctx, "u"); return err }},
-		{"Refund 0 denied ", func() error { _, err := l.Refund(ctx, weir.Request{Key: u, ID: "x"}); return err }},
-		{"Reset 0 allowed ", func() error { return l.Reset(ctx, "u") }},
-	} {
-		seen = nil
-		if err := tt.call(); err != nil {
-			t.Fatal(err)
-		}
-		if len(seen) != 1 || seen[0] != tt.want {
-			t.Errorf("got %q, want %q", seen, tt.want)
-		}
-	}
-}
-
-// Each error, and each answer without the store, has an outcome.
-func TestObserverOutcomes(t *testing.T) {
-	t.Parallel()
-	for allowed, want := range map[bool]observe.Outcome{true: observe.DegradedAllowed, false: observe.DegradedDenied} {
-		d := observe.Decision{Result: weir.Result{Allowed: allowed, Degraded: store.ErrUnavailable}}
-		if got := d.Outcome(); got != want {
-			t.Errorf("degraded: got %q, want %q", got, want)
-		}
-	}
-	for _, tt := range []struct {
+		op   weir.Op
+		res  weir.Result
 		err  error
 		want observe.Outcome
 	}{
-		{fmt.Errorf("x: %w", store.ErrUnavailable), observe.Unavailable},
-		{fmt.Errorf("x: %w", context.DeadlineExceeded), observe.Unavailable},
-		{fmt.Errorf("x: %w: %w", store.ErrUnavailable, context.Canceled), observe.Unavailable},
-		{context.Canceled, observe.Canceled},
-		{store.ErrForeign, observe.Failed},
-		{store.ErrScript, observe.Failed},
-		{weir.ErrInvalidKey, observe.Failed},
+		{weir.Consume, yes, nil, observe.Allowed},
+		{weir.Consume, weir.Result{}, nil, observe.Denied},
+		{weir.Reset, yes, nil, observe.Allowed},
+		{weir.Refund, weir.Result{}, nil, observe.Denied},
+		{weir.Finish, weir.Result{Replayed: true}, nil, observe.Allowed},
+		{weir.Consume, weir.Result{Replayed: true}, nil, observe.Denied},
+		{weir.Consume, weir.Result{Allowed: true, Shadow: weir.ErrDenied}, nil, observe.ShadowDenied},
+		{weir.Consume, weir.Result{Allowed: true, Shadow: store.ErrForeign}, nil, observe.Allowed},
+		{weir.Consume, weir.Result{Shadow: weir.ErrDenied}, nil, observe.Denied},
+		{weir.Consume, weir.Result{Allowed: true, Degraded: store.ErrUnavailable}, nil, observe.DegradedAllowed},
+		{weir.Consume, weir.Result{Degraded: store.ErrUnavailable}, nil, observe.DegradedDenied},
+		{weir.Consume, weir.Result{}, fmt.Errorf("x: %w", store.ErrUnavailable), observe.Unavailable},
+		{weir.Consume, weir.Result{}, fmt.Errorf("x: %w", context.DeadlineExceeded), observe.Unavailable},
+		{weir.Consume, weir.Result{}, fmt.Errorf("x: %w: %w", store.ErrUnavailable, context.Canceled), observe.Unavailable},
+		{weir.Consume, weir.Result{}, context.Canceled, observe.Canceled},
+		{weir.Consume, weir.Result{}, store.ErrForeign, observe.Failed},
+		{weir.Consume, weir.Result{}, store.ErrScript, observe.Failed},
+		{weir.Consume, weir.Result{}, weir.ErrInvalidKey, observe.Failed},
 	} {
-		d := observe.Decision{Err: tt.err}
+		d := observe.Decision{Request: weir.Request{Op: tt.op}, Result: tt.res, Err: tt.err}
 		if got := d.Outcome(); got != tt.want {
-			t.Errorf("%v: got %q, want %q", tt.err, got, tt.want)
+			t.Errorf("%v, %+v, %v: got %q, want %q", tt.op, tt.res, tt.err, got, tt.want)
 		}
 	}
 }
 
-// An Observer measures the decision, gets the caller's context, and returns what it saw.
-func TestObserverPasses(t *testing.T) {
+// A slow is a Decider that takes a second.
+type slow struct{ next weir.Decider }
+
+func (s slow) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	time.Sleep(time.Second)
+	return s.next.Decide(ctx, r, each)
+}
+
+// An Observer measures the decision, gets the caller's context, and returns what it saw,
+// with the results of each rule.
+func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type contextKey struct{}
-		refuse := errors.New("no")
 		var got observe.Decision
 		observer := observe.Observer(func(ctx context.Context, d observe.Decision) {
 			if got = d; ctx.Value(contextKey{}) != "here" {
 				t.Error("it got another context")
 			}
 		})
-		l := weirtest.Wrap(t, weirtest.New(t, memory.New(nil), weirtest.PerSecond), observer.Wrap,
-			weirtest.Around(func(weir.Decider) refuser { return refuser{refuse} }))
-		_, err := l.Allow(context.WithValue(t.Context(), contextKey{}, "here"), "u")
-		if err != refuse || got.Err != refuse || got.Took != time.Second || got.Request.Key != weir.KeyOf("u") {
-			t.Errorf("got %v and %+v", err, got)
+		l := weirtest.Wrap(t, weirtest.New(t, memory.New(nil), weirtest.PerSecond), observer.Wrap, weirtest.Around(func(next weir.Decider) slow { return slow{next} }))
+		ctx, each := context.WithValue(t.Context(), contextKey{}, "here"), make([]weir.Result, 1)
+		for _, r := range []weir.Request{{Key: weir.KeyOf("u")}, {Key: weir.KeyOf("u"), Op: weir.Peek, Cost: 9}, {Key: weir.KeyOf("")}} {
+			res, err := l.Decide(ctx, r, each)
+			if got != (observe.Decision{Request: r, Result: res, Err: err, Took: time.Second}) || each[0].Rule != "gcra" {
+				t.Errorf("got %+v, %v and %+v, observed %+v", res, err, each, got)
+			}
 		}
 	})
 }
 
-// An Observer that was added before a denycache.Cache sees only what reaches the store.
-// One that was added later, or is an earlier argument, sees every answer.
+// An Observer inside a denycache.Cache sees only what reaches the store. One around it
+// sees every answer.
 func TestObserverOrder(t *testing.T) {
 	t.Parallel()
-	n := 0
-	o := observe.Observer(func(context.Context, observe.Decision) { n++ }).Wrap
-	for _, tt := range []struct {
-		name string
-		wrap func(l *weir.Limiter, cache weir.Wrapper) *weir.Limiter
-		want int
-	}{
-		{"before", func(l *weir.Limiter, cache weir.Wrapper) *weir.Limiter {
-			return weirtest.Wrap(t, weirtest.Wrap(t, l, o), cache)
-		}, 2},
-		{"after", func(l *weir.Limiter, cache weir.Wrapper) *weir.Limiter {
-			return weirtest.Wrap(t, weirtest.Wrap(t, l, cache), o)
-		}, 4},
-		{"first", func(l *weir.Limiter, cache weir.Wrapper) *weir.Limiter { return weirtest.Wrap(t, l, o, cache) }, 4},
-		{"second", func(l *weir.Limiter, cache weir.Wrapper) *weir.Limiter { return weirtest.Wrap(t, l, cache, o) }, 2},
-	} {
-		c := weirtest.NewClock()
-		l := tt.wrap(weirtest.New(t, weirtest.NewStore(c), weirtest.Window(1, time.Minute)), denycache.New(&denycache.Options{Now: c.Now}).Wrap)
-		n = 0
-		for range 4 { // one is allowed, one is denied by the store, and two by the cache
-			if _, err := l.Allow(t.Context(), "u"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if n != tt.want {
-			t.Errorf("%s: it saw %d decisions, want %d", tt.name, n, tt.want)
-		}
+	c := weirtest.NewClock()
+	around, inside := 0, 0
+	count := func(n *int) weir.Wrapper {
+		return observe.Observer(func(context.Context, observe.Decision) { *n++ }).Wrap
 	}
-}
-
-// The wrapped limiter stores the results of each rule.
-func TestObserverEach(t *testing.T) {
-	t.Parallel()
-	o := observe.Observer(func(context.Context, observe.Decision) {})
-	each := make([]weir.Result, 1)
-	l := weirtest.Wrap(t, weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), weirtest.PerSecond), o.Wrap)
-	if _, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u")}, each); err != nil || each[0].Rule != "gcra" {
-		t.Errorf("got %+v, %v", each, err)
+	l := weirtest.Wrap(t, weirtest.New(t, weirtest.NewStore(c), weirtest.Window(1, time.Minute)),
+		count(&around), denycache.New(&denycache.Options{Now: c.Now}).Wrap, count(&inside))
+	for range 4 { // one is allowed, one is denied by the store, and two by the cache
+		weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("u")})
+	}
+	if around != 4 || inside != 2 {
+		t.Errorf("the Observers saw %d and %d decisions, want 4 and 2", around, inside)
 	}
 }
 
@@ -198,14 +158,6 @@ func TestObserverMany(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A refuser takes a second to return an error.
-type refuser struct{ err error }
-
-func (r refuser) Decide(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
-	time.Sleep(time.Second)
-	return weir.Result{}, r.err
 }
 
 // A nil Observer is an error of Wrap, as a nil TopDenied is.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/observe"
 	"github.com/weir-go/weir/store"
@@ -28,31 +27,22 @@ func deny(top *observe.TopDenied, key string, n int) {
 func TestTopDenied(t *testing.T) {
 	t.Parallel()
 	var top observe.TopDenied
-	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), algorithm.FixedWindow{Limit: 1, Window: time.Minute})
-	l = weirtest.Wrap(t, l, top.Wrap)
-	ctx := t.Context()
+	l := weirtest.Wrap(t, weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Window(1, time.Minute)), top.Wrap)
 	for key, n := range map[string]int{"ann": 4, "bob": 1, "cy": 3, strings.Repeat("x", 2000): 9} {
 		for range n {
-			if _, err := l.Allow(ctx, key); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := l.Peek(ctx, key); err != nil {
-				t.Fatal(err)
-			}
+			weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf(key)})
+			weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf(key), Op: weir.Peek})
 		}
 	}
-	if _, err := l.TakeUpTo(ctx, 2, "cy"); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = l.Allow(ctx, "") // an error
-	top.Observe(ctx, observe.Decision{Request: weir.Request{Key: weir.KeyOf("ann")}, Result: weir.Result{Degraded: store.ErrUnavailable}})
+	weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("cy"), Op: weir.TakeUpTo, Cost: 2})
+	_, _ = l.Allow(t.Context(), "") // an error
+	top.Observe(t.Context(), observe.Decision{Request: weir.Request{Key: weir.KeyOf("ann")}, Result: weir.Result{Degraded: store.ErrUnavailable}})
 	want := []observe.DeniedKey{{Key: weir.KeyOf("ann"), Denied: 3}, {Key: weir.KeyOf("cy"), Denied: 3}}
 	if got := top.Keys(); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	top.Clear()
-	if got := top.Keys(); len(got) != 0 {
-		t.Errorf("after Clear: got %v", got)
+	if top.Clear(); len(top.Keys()) != 0 {
+		t.Errorf("after Clear: got %v", top.Keys())
 	}
 	deny(&top, "ann", 1)
 	if got := top.Keys(); len(got) != 1 || got[0].Denied != 1 {
@@ -112,19 +102,5 @@ func TestTopDeniedConcurrent(t *testing.T) {
 	wg.Wait()
 	if got := top.Keys(); len(got) != 100 || got[0].Key != weir.KeyOf("all") || got[0].Denied < 400 {
 		t.Errorf("got %d keys, the first is %v", len(got), got[0])
-	}
-}
-
-func BenchmarkTopDenied(b *testing.B) {
-	var top observe.TopDenied
-	var keys [1000]weir.Key
-	for i := range keys {
-		keys[i] = weir.KeyOf(fmt.Sprint("caller", i))
-	}
-	i := 0
-	b.ReportAllocs()
-	for b.Loop() {
-		top.Observe(b.Context(), observe.Decision{Request: weir.Request{Key: keys[i%len(keys)]}})
-		i++
 	}
 }

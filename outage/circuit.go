@@ -36,25 +36,14 @@ type circuit struct {
 
 	mu     sync.Mutex
 	due    int64 // when the next probe may begin, if the circuit is open
-	failed int   // consecutive failures
+	failed int   // consecutive failures; no more are counted if the circuit is open
 	first  int64 // when the first of them ended
 	before int64 // answers before it
-	probes int64 // how many probes have begun
-	probe  int64 // the number of the probe that has not ended; 0 if there is none
-	began  int64 // when it began
+	probe  int64 // when the probe that has not ended began; 0 if there is none
 
-	outage  outage  // the last one
+	last    State   // at the end of the last outage, or at the beginning of this one
 	changes []State // for onChange
 	telling bool    // a goroutine calls onChange
-}
-
-// An outage is what a circuit keeps of an outage.
-type outage struct {
-	number       int64 // how many outages have begun
-	began, ended int64
-	before       int64          // answers before it began
-	answers      int64          // in the outage, when it ended
-	cause        *failure.Error // when it was last described
 }
 
 const (
@@ -73,7 +62,7 @@ const maxInterval = weir.Never / (2 * lostProbe)
 // A ticket allows one call to ask the store.
 type ticket struct {
 	generation uint64
-	probe      int64 // the number of the probe; 0 if the call is no probe
+	probe      int64 // when the probe began; 0 if the call is no probe
 }
 
 func (c *circuit) init(failures int, span, interval time.Duration) {
@@ -102,12 +91,11 @@ func (c *circuit) enter() (ticket, bool) {
 		return ticket{}, false
 	}
 	c.due = now + int64(c.interval)
-	if c.probe != 0 && now-c.began < lostProbe*int64(c.interval) {
+	if c.probe != 0 && now-c.probe < lostProbe*int64(c.interval) {
 		return ticket{}, false
 	}
-	c.probes++
-	c.probe, c.began = c.probes, now
-	return ticket{s >> stateBits, c.probe}, true
+	c.probe = now // no other probe begins at that time
+	return ticket{s >> stateBits, now}, true
 }
 
 // exit ends the call of t, even if it said nothing about the store or panicked.
@@ -122,50 +110,40 @@ func (c *circuit) exit(t ticket) {
 	}
 }
 
-// succeed records an answer of the store.
+// succeed records an answer of the store, which closes c.
 func (c *circuit) succeed() {
-	if c.state.Load()&(failing|open) != 0 && c.close() {
-		c.tell()
+	if c.state.Load()&(failing|open) == 0 {
+		return
 	}
-}
-
-// close closes c. It reports whether c was open.
-func (c *circuit) close() (ended bool) {
+	defer c.tell() // without the lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.state.Load()
 	generation := s >> stateBits
-	if ended = s&open != 0; ended {
+	ended := s&open != 0
+	if ended {
 		generation++
-		c.ends()
+		c.last = c.describe()
 	}
 	c.failed = 0
-	c.state.Store(generation << stateBits)
-	if ended {
+	if c.state.Store(generation << stateBits); ended {
 		c.note()
 	}
-	return ended
 }
 
 // fail records that the call of t failed because of cause.
 func (c *circuit) fail(t ticket, cause *failure.Error) {
-	if c.count(t, cause) {
-		c.tell()
-	}
-}
-
-// count counts the failure. It reports whether c has opened.
-func (c *circuit) count(t ticket, cause *failure.Error) (began bool) {
+	defer c.tell() // without the lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.state.Load()
 	generation := s >> stateBits
 	if t.generation != generation {
-		return false
+		return
 	}
 	c.cause.Store(&failure.Error{Text: cause.Text, Is: errors.Join(cause.Is, guard.ErrUnsent)})
 	if s&open != 0 { // the next probe is due already
-		return false
+		return
 	}
 	now := c.now()
 	if c.failed++; c.failed == 1 {
@@ -173,12 +151,12 @@ func (c *circuit) count(t ticket, cause *failure.Error) (began bool) {
 	}
 	if c.failed < c.failures || c.failures > 1 && now-c.first < int64(c.span) {
 		c.state.Store(generation<<stateBits | failing)
-		return false
+		return
 	}
 	c.due = now + int64(c.interval)
+	c.last = State{Outages: c.last.Outages + 1, Began: c.born.Add(time.Duration(c.first))}
 	c.state.Store(generation<<stateBits | failing | open)
-	c.begins()
-	return true
+	c.note()
 }
 
 // wait returns the time until the next probe, in whole microseconds. If c is closed, it

@@ -183,6 +183,9 @@ func (d *decider) decideLocally(ctx context.Context, r *weir.Request, each []wei
 func (d *decider) renew(ctx context.Context, r *weir.Request, each []weir.Result) (weir.Result, error) {
 	if res, err := d.decideLocally(ctx, r, each); err == nil && res.Allowed {
 		res.Degraded = errLocalLease
+		for i := range each[:min(len(each), len(d.rules))] {
+			each[i].Degraded = errLocalLease
+		}
 		return res, nil
 	}
 	res, cause, err := d.ask(ctx, r, each)

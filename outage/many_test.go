@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,41 +15,6 @@ import (
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
-
-// DoMany answers each request.
-func TestOutageDoMany(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := weirtest.NewFaulty()
-		l := onOutage(t, weirtest.New(t, st, weirtest.Window(40, time.Hour)), local4)
-		requests := []weir.Request{
-			{Key: weir.KeyOf("ann"), Cost: 9}, {Key: weir.KeyOf("")}, {Key: weir.KeyOf("ann"), Cost: 2}, {Key: weir.KeyOf("bob"), Op: weir.Peek},
-			{Key: weir.KeyOf("bob"), Op: weir.Reset},
-		}
-		for _, f := range []weirtest.Fault{weirtest.Up, weirtest.Hang, weirtest.Down} {
-			st.Set(f)
-			for range 3 {
-				if answers := l.DoMany(t.Context(), []weir.Request{{Key: weir.KeyOf("cat"), Op: weir.Peek}}); (answers[0].Result.Degraded == nil) != (f == weirtest.Up) {
-					t.Errorf("got %+v", answers)
-				}
-			}
-			answers := l.DoMany(t.Context(), requests)
-			for i, a := range answers {
-				switch {
-				case i == 1:
-					if !errors.Is(a.Err, weir.ErrInvalidKey) {
-						t.Errorf("%v: request %d: got %v", f, i, a.Err)
-					}
-				case i == 4 && f != weirtest.Up:
-					if !errors.Is(a.Err, store.ErrUnavailable) {
-						t.Errorf("%v: request %d: got %v", f, i, a.Err)
-					}
-				case a.Err != nil || (a.Result.Degraded != nil) != (f != weirtest.Up) || i == 0 && a.Result.Allowed != (f != weirtest.Down) || i == 2 && a.Result.Allowed != (f == weirtest.Up):
-					t.Errorf("%v: request %d: got %+v", f, i, a)
-				}
-			}
-		}
-	})
-}
 
 // A faultyBatcher sends batches to a faulty store. Its requests with the index bad are
 // unavailable.
@@ -80,157 +44,97 @@ func (b *faultyBatcher) EvalBatch(ctx context.Context, calls []store.Eval) {
 
 // DoMany sends batches while the store works, within the budget each. The fallback
 // answers each request that the store did not decide. A batch without any answer is one
-// failure.
-func TestOutageBatches(t *testing.T) {
+// failure. Requests beside a Reset are sent one by one.
+func TestBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := &faultyBatcher{Faulty: weirtest.NewFaulty(), bad: -1}
+		const Up, Down, Hang, Slow = weirtest.Up, weirtest.Down, weirtest.Hang, weirtest.Slow
+		const budget, probe = outage.DefaultBudget, outage.DefaultProbe
+		st := &faultyBatcher{Faulty: weirtest.NewFaulty()}
 		l := onOutage(t, weirtest.New(t, st, weirtest.Window(400, time.Hour)), outage.Options{Fallback: outage.Local, Processes: 4, Failures: 3})
-		requests := make([]weir.Request, 250)
-		for i := range requests {
-			requests[i].Key = weir.KeyOf("ann")
-		}
+		requests := slices.Repeat([]weir.Request{{Key: weir.KeyOf("ann")}}, 250)
 		requests[7].Key = weir.KeyOf("")
-		many := func(wantDegraded, wantBatches, wantAsked int, took time.Duration) {
-			t.Helper()
-			st.batches = nil
-			asked, start := st.Asked.Load(), time.Now()
-			answers := l.DoMany(t.Context(), requests)
-			n := 0
-			for i, a := range answers {
+		for i, tt := range []struct {
+			wait     time.Duration // before the call
+			fault    weirtest.Fault
+			bad      int           // the request of each batch that fails, or -1
+			ninth    weir.Op       // of one request
+			deadline time.Duration // of the caller; 0 means none
+			degraded int
+			batches  int
+			asked    int // calls of the store
+			took     time.Duration
+		}{
+			{0, Up, -1, weir.Consume, 0, 0, 3, 3, 0},
+			{0, Up, 3, weir.Consume, 0, 3, 3, 3, 0},
+			{budget, Up, 3, weir.Consume, 0, 3, 3, 3, 0},
+			{0, Down, -1, weir.Consume, 0, 249, 3, 3, 0},
+			{budget, Up, -1, weir.Consume, 0, 0, 3, 3, 0}, // ends the series of failures
+			{0, Down, -1, weir.Consume, 0, 249, 3, 3, 0},
+			{budget, Down, -1, weir.Consume, 0, 249, 1, 1, 0}, // opens the breaker
+			{0, Down, -1, weir.Consume, 0, 249, 0, 0, 0},
+			{probe, Up, -1, weir.Consume, 0, 0, 2, 99 + 2, 0}, // the first 100 one by one, with a probe
+			{0, Hang, -1, weir.Consume, 0, 249, 3, 3, 3 * budget},
+			{0, Hang, -1, weir.Consume, 0, 249, 0, 0, 0},
+			{probe, Hang, -1, weir.Consume, 0, 249, 0, 1, budget},
+			{probe, Up, -1, weir.Consume, 0, 0, 2, 99 + 2, 0},
+			{0, Hang, -1, weir.Consume, budget / 2, 0, 3, 3, budget / 2}, // the caller's error, and no failure
+			{budget, Hang, -1, weir.Consume, budget / 2, 0, 3, 3, budget / 2},
+			{0, Up, -1, weir.Consume, 0, 0, 3, 3, 0},
+			{0, Slow, -1, weir.Consume, 0, 0, 3, 3, 6 * time.Second}, // late answers are the store's, and open the breaker
+			{0, Slow, -1, weir.Consume, 0, 249, 0, 0, 0},
+			{0, Down, -1, weir.Reset, 0, 248, 0, 0, 0},
+			{probe, Up, -1, weir.Reset, 0, 0, 2, 99 + 2, 0},
+			{0, Up, -1, weir.Reset, 0, 0, 2, 99 + 2, 0},
+		} {
+			time.Sleep(tt.wait)
+			ctx, cancel := context.WithCancel(t.Context())
+			if tt.deadline > 0 {
+				ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+			}
+			st.Set(tt.fault)
+			st.bad, st.batches, requests[9].Op = tt.bad, nil, tt.ninth
+			asked, start, degraded := st.Asked.Load(), time.Now(), 0
+			for n, a := range l.DoMany(ctx, requests) {
+				var want error
 				switch {
-				case i == 7:
-					if !errors.Is(a.Err, weir.ErrInvalidKey) {
-						t.Errorf("got %+v, want ErrInvalidKey", a)
-					}
-				case a.Err != nil:
-					t.Errorf("request %d: got %v", i, a.Err)
-				case a.Result.Degraded != nil:
-					n++
+				case n == 7 && tt.deadline > 0:
+					want = a.Err // either of both
+				case n == 7:
+					want = weir.ErrInvalidKey
+				case tt.deadline > 0:
+					want = context.DeadlineExceeded
+				case n == 9 && tt.ninth == weir.Reset && tt.fault == Down:
+					want = store.ErrUnavailable
 				}
-			}
-			if n != wantDegraded || len(st.batches) != wantBatches || int(st.Asked.Load()-asked) != wantAsked || time.Since(start) != took {
-				t.Errorf("%d degraded, batches of %v, %d calls, %v: want %d, %d batches, %d calls, %v",
-					n, st.batches, st.Asked.Load()-asked, time.Since(start), wantDegraded, wantBatches, wantAsked, took)
-			}
-		}
-		many(0, 3, 3, 0)
-		st.bad = 3 // one of each batch
-		for range 5 {
-			many(3, 3, 3, 0)
-		}
-		st.bad = -1
-		st.Set(weirtest.Down)
-		many(249, 3, 3, 0)
-		time.Sleep(outage.DefaultBudget)
-		st.Set(weirtest.Up)
-		many(0, 3, 3, 0) // ends the series of failures
-		st.Set(weirtest.Down)
-		many(249, 3, 3, 0)
-		time.Sleep(outage.DefaultBudget)
-		many(249, 1, 1, 0) // opens the breaker
-		many(249, 0, 0, 0)
-		st.Set(weirtest.Up)
-		time.Sleep(outage.DefaultProbe)
-		many(0, 2, 99+2, 0) // the first 100 one by one, with a probe
-		st.Set(weirtest.Hang)
-		many(249, 3, 3, 3*outage.DefaultBudget)
-		many(249, 0, 0, 0)
-		time.Sleep(outage.DefaultProbe)
-		many(249, 0, 1, outage.DefaultBudget)
-		// The end of the caller's context is the error of each request, and no failure.
-		st.Set(weirtest.Up)
-		time.Sleep(outage.DefaultProbe)
-		many(0, 2, 99+2, 0)
-		st.Set(weirtest.Hang)
-		for range 4 {
-			ctx, cancel := context.WithTimeout(t.Context(), outage.DefaultBudget/2)
-			for i, a := range l.DoMany(ctx, requests) {
-				if i != 7 && !errors.Is(a.Err, context.DeadlineExceeded) {
-					t.Fatalf("got %+v, want %v", a, context.DeadlineExceeded)
+				if !errors.Is(a.Err, want) {
+					t.Errorf("step %d, request %d: got %v, want %v", i, n, a.Err, want)
+				}
+				if a.Result.Degraded != nil {
+					degraded++
 				}
 			}
 			cancel()
+			if degraded != tt.degraded || len(st.batches) != tt.batches || int(st.Asked.Load()-asked) != tt.asked || time.Since(start) != tt.took {
+				t.Errorf("step %d: %d degraded, batches of %v, %d calls, %v: want %+v", i, degraded, st.batches, st.Asked.Load()-asked, time.Since(start), tt)
+			}
 		}
-		st.Set(weirtest.Up)
-		many(0, 3, 3, 0)
-		// Late answers are the store's. Three late batches open the breaker.
-		st.Set(weirtest.Slow)
-		many(0, 3, 3, 6*time.Second)
-		many(249, 0, 0, 0)
 	})
 }
 
 // If a wrapper inside the Breaker decides one request at a time, each has the whole
 // budget, and an observer around the wrapper changes nothing.
-func TestOutageManyOneByOne(t *testing.T) {
+func TestManyOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slowly := weirtest.Around(func(next weir.Decider) tardy { return tardy{next} })
-		seen := 0
+		slowly, seen := after(outage.DefaultBudget/2, nil), 0
 		observer := observe.Observer(func(context.Context, observe.Decision) { seen++ })
-		for _, inner := range [][]weir.Wrapper{{slowly}, {observer.Wrap, slowly}} {
-			l := weirtest.Wrap(t, weirtest.New(t, memory.New(nil), weirtest.Window(400, time.Hour)), inner...)
-			l = onOutage(t, l, outage.Options{})
-			start := time.Now()
-			for i, a := range l.DoMany(t.Context(), slices.Repeat([]weir.Request{{Key: weir.KeyOf("ann")}}, 150)) {
-				weirtest.Healthy(t, a.Result, a.Err)
-				if a.Result.Remaining != int64(399-i) {
-					t.Fatalf("request %d: got %+v", i, a.Result)
-				}
-			}
-			if took := time.Since(start); took != 150*outage.DefaultBudget/2 {
-				t.Errorf("150 requests took %v, want half of the budget each", took)
-			}
+		l := weirtest.Wrap(t, weirtest.New(t, memory.New(nil), weirtest.PerSecond), observer.Wrap, weirtest.Around(func(weir.Decider) *answering { return &slowly }))
+		l = onOutage(t, l, outage.Options{})
+		start := time.Now()
+		for _, a := range l.DoMany(t.Context(), slices.Repeat([]weir.Request{{Key: weir.KeyOf("ann")}}, 150)) {
+			weirtest.Healthy(t, a.Result, a.Err)
 		}
-		if seen != 150 {
-			t.Errorf("the observer saw %d decisions, want 150", seen)
+		if took := time.Since(start); took != 150*outage.DefaultBudget/2 || seen != 150 {
+			t.Errorf("150 requests took %v, want half of the budget each, and %d were seen", took, seen)
 		}
 	})
-}
-
-// A tardy is a Decider whose decisions take half of the default budget.
-type tardy struct{ next weir.Decider }
-
-func (d tardy) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-	select {
-	case <-time.After(outage.DefaultBudget / 2):
-		return d.next.Decide(ctx, r, each)
-	case <-ctx.Done():
-		return weir.Result{}, ctx.Err()
-	}
-}
-
-// Many callers of a store that fails and comes back race.
-func TestOutageRace(t *testing.T) {
-	t.Parallel()
-	st := &weirtest.Faulty{Store: memory.New(nil)}
-	base := onOutage(t, weirtest.New(t, st, weirtest.Window(1<<30, time.Hour)), outage.Options{Fallback: outage.Local, Processes: 2, Budget: time.Millisecond, Probe: time.Millisecond, Failures: 2})
-	ended := make(chan struct{})
-	var wg, changes sync.WaitGroup
-	changes.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-ended:
-				return
-			case <-time.After(2 * time.Millisecond):
-				st.Set([]weirtest.Fault{weirtest.Up, weirtest.Down, weirtest.Hang}[i%3])
-			}
-		}
-	})
-	for range 8 {
-		wg.Go(func() {
-			l := weirtest.With(t, base, weir.Rule{Algorithm: weirtest.Window(1<<20, time.Hour)})
-			for i := range 200 {
-				r := weir.Request{Key: weir.KeyOf(weirtest.Number(i % 3)), ID: weirtest.Number(i)}
-				if res, err := l.Decide(t.Context(), r, nil); err != nil || !res.Allowed {
-					t.Errorf("got %+v, %v", res, err)
-				}
-				if _, err := l.Refund(t.Context(), r); err != nil && !errors.Is(err, store.ErrUnavailable) {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	close(ended)
-	changes.Wait()
 }

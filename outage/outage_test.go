@@ -1,8 +1,8 @@
 package outage_test
 
 import (
-	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +11,8 @@ import (
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/outage"
 )
+
+var local4 = outage.Options{Fallback: outage.Local, Processes: 4}
 
 // onOutage returns l in a Breaker.
 func onOutage(t testing.TB, l *weir.Limiter, o outage.Options) *weir.Limiter {
@@ -37,18 +39,19 @@ func fail(t testing.TB, l *weir.Limiter) {
 	}
 }
 
-// An outage costs its first calls the budget. Then the store is asked once in each
-// interval, until it answers.
+// An outage costs its first calls the budget. Then one call in each interval is sent to
+// the store, however many callers there are, until the store answers. A denial can be
+// retried when the next probe is due, and not before.
 func TestOutage(t *testing.T) {
 	for _, f := range []weirtest.Fault{weirtest.Hang, weirtest.Down} {
 		synctest.Test(t, func(t *testing.T) {
 			st := weirtest.NewFaulty()
-			l := onOutage(t, weirtest.New(t, st, weirtest.Window(10, 24*time.Hour)), outage.Options{Fallback: outage.Open})
+			l := onOutage(t, weirtest.New(t, st, weirtest.Window(10, 24*time.Hour)), outage.Options{Probe: 3 * time.Second})
 			allow := func() (weir.Result, time.Duration) {
 				start := time.Now()
 				res, err := l.Allow(t.Context(), "ann")
 				if err != nil {
-					t.Fatal(err)
+					t.Error(err)
 				}
 				return res, time.Since(start)
 			}
@@ -64,97 +67,99 @@ func TestOutage(t *testing.T) {
 				if i > 0 && f == weirtest.Down { // the breaker does not open before the budget has passed
 					time.Sleep(outage.DefaultBudget / (outage.DefaultFailures - 1))
 				}
-				if res, took := allow(); res.Degraded == nil || !res.Allowed || took != cost || strings.Contains(res.Degraded.Error(), "heeds") {
+				if res, took := allow(); res.Degraded == nil || res.Allowed || took != cost || strings.Contains(res.Degraded.Error(), "heeds") {
 					t.Errorf("failure %d: got %+v after %v, want a degraded answer after %v", i, res, took, cost)
 				}
 			}
-			opened := time.Now()
-			for time.Since(opened) < 3*outage.DefaultProbe {
-				asked, since := st.Asked.Load(), time.Since(opened)
-				due := since > 0 && since%outage.DefaultProbe == 0
-				res, took := allow()
-				if got := st.Asked.Load() > asked; got != due || res.Degraded == nil || !due && took != 0 {
-					t.Errorf("%v after the breaker opened: got %+v after %v, asked the store: %v, want %v", since, res, took, got, due)
+			probe := func(want int64) {
+				t.Helper()
+				asked := st.Asked.Load()
+				var wg sync.WaitGroup
+				for range 8 {
+					wg.Go(func() {
+						if res, took := allow(); res.Degraded == nil || want == 0 && took != 0 {
+							t.Errorf("got %+v after %v, want a degraded answer", res, took)
+						}
+					})
 				}
-				time.Sleep(outage.DefaultProbe/4 - took)
+				if wg.Wait(); st.Asked.Load()-asked != want {
+					t.Errorf("%d of 8 calls were sent to the store, want %d", st.Asked.Load()-asked, want)
+				}
 			}
-			st.Set(weirtest.Up)
-			if res, _ := allow(); res.Degraded != nil || res.Remaining != 8 {
-				t.Errorf("back: got %+v, want the second token of the store's limit consumed", res)
+			wait := func(want time.Duration) {
+				t.Helper()
+				if res, _ := allow(); res.RetryAfter != want {
+					t.Errorf("got the RetryAfter %v, want %v", res.RetryAfter, want)
+				}
 			}
+			spent := time.Duration(0) // of the interval
 			for range 3 {
-				if res, _ := allow(); res.Degraded != nil {
-					t.Errorf("after the outage: got %+v", res)
+				probe(0)
+				time.Sleep(time.Second - spent + time.Nanosecond)
+				wait(2 * time.Second) // rounded up to microseconds
+				time.Sleep(2*time.Second - time.Microsecond)
+				wait(time.Microsecond)
+				time.Sleep(time.Microsecond - time.Nanosecond)
+				probe(1)
+				spent = cost
+			}
+			time.Sleep(3*time.Second - spent - time.Microsecond)
+			st.Set(weirtest.Up)
+			probe(0)
+			time.Sleep(time.Microsecond)
+			for i := range int64(4) {
+				if res, _ := allow(); res.Degraded != nil || res.Remaining != 8-i {
+					t.Errorf("back: got %+v, want the second token of the store's limit consumed", res)
 				}
 			}
 		})
 	}
 }
 
-// Each answer says why the store did not decide that request.
-func TestOutageCauses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := weirtest.NewFaulty()
-		l := onOutage(t, weirtest.New(t, st, weirtest.Window(10, time.Hour)), outage.Options{Fallback: outage.Open, Failures: 10})
-		for range 2 {
-			for f, late := range map[weirtest.Fault]bool{weirtest.Hang: true, weirtest.Down: false} {
-				st.Set(f)
-				res, err := l.Allow(t.Context(), "ann")
-				if res = weirtest.Degraded(t, res, err); strings.Contains(res.Degraded.Error(), "within the budget") != late {
-					t.Errorf("fault %v: got %v", f, res.Degraded)
-				}
-			}
-		}
-	})
-}
-
-// An answer of the store ends a series of failures. So the loss of one master of three
-// does not open the breaker, and the other masters decide, even if many requests per
-// second fail one after the other by chance.
-func TestOutageOfOneMaster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := weirtest.NewFaulty()
-		l := onOutage(t, weirtest.New(t, st, weirtest.Window(1<<40, 24*time.Hour)), outage.Options{})
-		rnd := rand.New(rand.NewPCG(1, 1))
-		longest, failures := 0, 0
-		for range 60_000 { // 1,000 requests per second
-			lost := rnd.IntN(3) == 0
-			st.Set(weirtest.Up)
-			if failures++; lost {
-				st.Set(weirtest.Down)
-			} else {
-				failures = 0
-			}
-			longest = max(longest, failures)
-			res, err := l.Allow(t.Context(), "ann")
-			if err != nil || lost != (res.Degraded != nil) {
-				t.Fatalf("got %+v, %v; the key's master is lost: %v", res, err, lost)
-			}
-			time.Sleep(time.Millisecond)
-		}
-		if longest < outage.DefaultFailures {
-			t.Errorf("at most %d requests failed one after the other", longest)
-		}
-	})
-}
-
 // With the longest Probe, the store is never asked again, and no RetryAfter overflows.
 func TestOutageNeverProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := weirtest.NewFaulty()
-		l := onOutage(t, weirtest.New(t, st, weirtest.Window(10, 24*time.Hour)), outage.Options{Probe: weir.Never})
+		l := onOutage(t, weirtest.New(t, st, weirtest.PerSecond), outage.Options{Probe: weir.Never})
 		st.Set(weirtest.Down)
 		fail(t, l)
-		asked := st.Asked.Load()
 		for range 100 {
 			time.Sleep(24 * time.Hour)
-			res, err := l.Allow(t.Context(), "ann")
-			if weirtest.Degraded(t, res, err).RetryAfter < 24*time.Hour {
+			if res, err := l.Allow(t.Context(), "ann"); weirtest.Degraded(t, res, err).RetryAfter < 24*time.Hour {
 				t.Fatalf("got %+v, want a long RetryAfter", res)
 			}
 		}
-		if n := st.Asked.Load() - asked; n != 0 {
+		if n := st.Asked.Load(); n != outage.DefaultFailures {
 			t.Errorf("the store was asked %d times", n)
+		}
+	})
+}
+
+// When the share's memory is full, a new key is denied, and known keys are decided as
+// before. Keys that have expired make room.
+func TestOutageFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := weirtest.NewFaulty()
+		st.Set(weirtest.Down)
+		l := onOutage(t, weirtest.New(t, st, weirtest.Window(40, time.Hour)), outage.Options{Fallback: outage.Local, Processes: 4, MaxKeys: 100})
+		for _, tt := range []struct{ first, keys, times, want int }{{0, 1000, 1, 100}, {0, 100, 20, 9 * 100}, {2000, 1000, 1, 100}} {
+			allowed := 0
+			for range tt.times {
+				for i := range tt.keys {
+					res, err := l.Allow(t.Context(), weirtest.Number(tt.first+i))
+					if res = weirtest.Degraded(t, res, err); res.Allowed {
+						allowed++
+					} else if res.RetryAfter > outage.DefaultProbe || tt.times == 1 && res.Limit != 40 {
+						t.Fatalf("got %+v", res)
+					}
+				}
+			}
+			if allowed != tt.want {
+				t.Errorf("%+v: %d requests were allowed", tt, allowed)
+			}
+			if tt.times > 1 {
+				time.Sleep(time.Hour + 2*time.Second)
+			}
 		}
 	})
 }

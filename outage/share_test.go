@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
@@ -21,41 +19,67 @@ import (
 // longProbe is so long that no probe is sent in a test.
 const longProbe = 100 * 365 * 24 * time.Hour
 
-// A share of n answers like the limit when each request costs n times as much. An
-// algorithm that has an element for each token answers like its limit divided by n.
+// An around is an algorithm that package weir does not know.
+type around struct{ algorithm.Algorithm }
+
+// A share of 3 answers like the limit when each request costs 3 times as much. An
+// algorithm that has an element for each token answers like its limit divided by 3.
 func TestShares(t *testing.T) {
-	const n = 3
+	const wide = 5 * time.Second
 	for _, tt := range []struct {
-		name      string
-		algorithm weir.Rule
+		algorithm algorithm.Algorithm
 		divided   algorithm.Algorithm // nil if costs are multiplied
 		reserves  bool
 		refunds   bool
 	}{
-		{"GCRA", weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 20}}, nil, true, true},
-		{"GCRA of a fraction", weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: 22}}, nil, true, true},
-		{"TokenBucket", weir.Rule{Algorithm: algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(3)}}, nil, true, true},
-		{"LeakyBucket", weir.Rule{Algorithm: algorithm.LeakyBucket{Rate: algorithm.PerSecond(5), Queue: 30}}, nil, true, true},
-		{"FixedWindow", weir.Rule{Algorithm: weirtest.Window(20, 5*time.Second)}, nil, false, true},
-		{"aligned FixedWindow", weir.Rule{Algorithm: algorithm.FixedWindow{Limit: 20, Window: 5 * time.Second, Aligned: true}}, nil, false, true},
-		{"SlidingCounter", weir.Rule{Algorithm: algorithm.SlidingCounter{Limit: 20, Window: 5 * time.Second}}, nil, false, true},
-		{"SlidingBuckets", weir.Rule{Algorithm: algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 2 * time.Second, Limit: 10}, {Window: 8 * time.Second, Limit: 25}}}}, nil, false, true},
-		{"a pointer", weir.Rule{Algorithm: &algorithm.SlidingLog{Limit: 20, Window: 5 * time.Second}}, algorithm.SlidingLog{Limit: 6, Window: 5 * time.Second}, false, true},
-		{"SlidingLog", weir.Rule{Algorithm: algorithm.SlidingLog{Limit: 20, Window: 5 * time.Second}}, algorithm.SlidingLog{Limit: 6, Window: 5 * time.Second}, false, true},
-		{"MetadataWindow", weir.Rule{Algorithm: algorithm.MetadataWindow{Limit: 20, Window: 5 * time.Second}}, algorithm.MetadataWindow{Limit: 6, Window: 5 * time.Second}, false, false},
-		{"a struct around a Step", weir.Rule{Algorithm: around{algorithm.SlidingLog{Limit: 20, Window: 5 * time.Second}}}, nil, false, true},
-		{"a struct around a Meter", weir.Rule{Algorithm: around{weirtest.Window(20, 5*time.Second)}}, nil, false, true},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 20}, nil, true, true},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: 22}, nil, true, true},
+		{algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(3)}, nil, true, true},
+		{algorithm.LeakyBucket{Rate: algorithm.PerSecond(5), Queue: 30}, nil, true, true},
+		{weirtest.Window(20, wide), nil, false, true},
+		{algorithm.FixedWindow{Limit: 20, Window: wide, Aligned: true}, nil, false, true},
+		{algorithm.SlidingCounter{Limit: 20, Window: wide}, nil, false, true},
+		{algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 2 * time.Second, Limit: 10}, {Window: 8 * time.Second, Limit: 25}}}, nil, false, true},
+		{&algorithm.SlidingLog{Limit: 20, Window: wide}, algorithm.SlidingLog{Limit: 6, Window: wide}, false, true},
+		{algorithm.MetadataWindow{Limit: 20, Window: wide}, algorithm.MetadataWindow{Limit: 6, Window: wide}, false, false},
+		{around{algorithm.SlidingLog{Limit: 20, Window: wide}}, nil, false, true},
+		{around{weirtest.Window(20, wide)}, nil, false, true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%T", tt.algorithm), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				st := weirtest.NewFaulty()
 				st.Set(weirtest.Down)
-				l := onOutage(t, weirtest.NewPolicy(t, st, weirtest.Rules(tt.algorithm)), outage.Options{Fallback: outage.Local, Processes: n, Probe: longProbe})
-				factor, ref := int64(n), tt.algorithm
+				factor, whole := int64(3), tt.algorithm
 				if tt.divided != nil {
-					factor, ref.Algorithm = 1, tt.divided
+					factor, whole = 1, tt.divided
 				}
-				same := &shareTest{t: t, share: l, whole: weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(ref)), factor: factor}
+				limit, share := weirtest.New(t, memory.New(nil), whole), weirtest.New(t, st, tt.algorithm)
+				if log, ok := tt.algorithm.(*algorithm.SlidingLog); ok { // this has no effect any more
+					log.Limit = 1000
+				}
+				share = onOutage(t, share, outage.Options{Fallback: outage.Local, Processes: 3, Probe: longProbe})
+				decide := func(r weir.Request) bool {
+					each := make([]weir.Result, 1)
+					got, err := share.Decide(t.Context(), r, each)
+					if each[0].Delay = weirtest.Degraded(t, got, err).Delay; got != each[0] {
+						t.Fatalf("%+v: got %+v, and for its rule %+v", r, got, each[0])
+					}
+					if r.Op == weir.TakeUpTo {
+						peek := weirtest.Decide(t, limit, weir.Request{Key: r.Key, Op: weir.Peek})
+						r.Op, r.Cost = weir.Consume, max(min(r.Cost, peek.Remaining/factor), 1)
+					}
+					r.Cost *= factor
+					want := weirtest.Decide(t, limit, r)
+					want.Degraded = got.Degraded
+					if !got.Allowed && want.RetryAfter == weir.Never { // the share can never allow it: the limit may
+						want.RetryAfter = got.RetryAfter
+					}
+					want.Granted, want.Limit, want.Remaining = want.Granted/factor, want.Limit/factor, want.Remaining/factor
+					if got != want {
+						t.Fatalf("%+v:\ngot  %+v\nwant %+v", r, got, want)
+					}
+					return got.Allowed
+				}
 				rnd := rand.New(rand.NewPCG(2, 3))
 				allowed, ids := 0, []string{}
 				for i := range 2000 {
@@ -71,10 +95,18 @@ func TestShares(t *testing.T) {
 						r.ID = fmt.Sprint(r.Key, i)
 						ids = append(ids, r.ID)
 					case k == 8 && len(ids) > 0:
-						same.refund(r.Key, ids[max(0, len(ids)-1-rnd.IntN(3))])
+						undo := weir.Request{Key: r.Key, ID: ids[max(0, len(ids)-1-rnd.IntN(3))]}
+						got, err1 := share.Refund(t.Context(), undo)
+						want, err2 := limit.Refund(t.Context(), undo)
+						want.Cost /= factor
+						// What the share did not decide may have been decided by the
+						// store, which is down.
+						if got != want || err2 != nil || errors.Is(err1, store.ErrUnavailable) == got.Found {
+							t.Fatalf("refund: got %v, %v, want %v, %v", got, err1, want, err2)
+						}
 						continue
 					}
-					if same.decide(r) {
+					if decide(r) {
 						allowed++
 					}
 					time.Sleep(time.Duration(rnd.IntN(800_000)) * time.Microsecond)
@@ -87,188 +119,166 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// An around is an algorithm that package weir does not know.
-type around struct{ algorithm.Algorithm }
-
-// A shareTest compares a share with the whole limit.
-type shareTest struct {
-	t            *testing.T
-	share, whole *weir.Limiter
-	factor       int64
-}
-
-func (s *shareTest) decide(r weir.Request) bool {
-	s.t.Helper()
-	each := make([]weir.Result, 1)
-	got, err := s.share.Decide(s.t.Context(), r, each)
-	weirtest.Degraded(s.t, got, err)
-	each[0].Delay = got.Delay
-	if got != each[0] {
-		s.t.Fatalf("%+v: got %+v, and for its rule %+v", r, got, each[0])
-	}
-	whole := r
-	if whole.Cost *= s.factor; r.Op == weir.TakeUpTo {
-		peek, err := s.whole.Decide(s.t.Context(), weir.Request{Key: r.Key, Op: weir.Peek}, nil)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		most := min(r.Cost, peek.Remaining/s.factor)
-		whole.Op, whole.Cost = weir.Consume, max(most, 1)*s.factor
-	}
-	want, err := s.whole.Decide(s.t.Context(), whole, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	want.Degraded = got.Degraded
-	if !got.Allowed && want.RetryAfter == weir.Never { // the share can never allow it: the limit may
-		want.RetryAfter = got.RetryAfter
-	}
-	want.Granted /= s.factor
-	want.Limit /= s.factor
-	want.Remaining /= s.factor
-	if got != want {
-		s.t.Fatalf("%+v:\ngot  %+v\nwant %+v", r, got, want)
-	}
-	return got.Allowed
-}
-
-func (s *shareTest) refund(key weir.Key, id string) {
-	s.t.Helper()
-	got, err1 := s.share.Refund(s.t.Context(), weir.Request{Key: key, ID: id})
-	want, err2 := s.whole.Refund(s.t.Context(), weir.Request{Key: key, ID: id})
-	want.Cost /= s.factor
-	// What the share did not decide may have been decided by the store, which is down.
-	if got != want || err2 != nil || errors.Is(err1, store.ErrUnavailable) == got.Found {
-		s.t.Fatalf("refund: got %v, %v, want %v, %v", got, err1, want, err2)
-	}
-}
-
-// A limit that has no share is an error of Wrap, and of With.
-func TestNoShare(t *testing.T) {
-	st := weirtest.NewFaulty()
-	st.Set(weirtest.Down)
-	local := outage.Options{Fallback: outage.Local, Processes: 4}
-	for _, tt := range []struct {
-		rule weir.Rule
-		is   error
-		want string
-	}{
-		{weir.Rule{Algorithm: weirtest.Window(3, time.Hour)}, weir.ErrInvalidRule, `rule "fixedwindow": its limit is 3, and the share of each of 4 processes is less than one token`},
-		{weir.Rule{Algorithm: weirtest.Window(39, time.Hour), Cost: 10}, weir.ErrInvalidRule, `rule "fixedwindow": its limit is 39, and the share of each of 4 processes is less than its Cost`},
-		{weir.Rule{Algorithm: algorithm.Concurrency{Limit: 3, Lease: time.Minute}}, weir.ErrInvalidRule, `its limit is 3`},
-		{weir.Rule{Algorithm: around{algorithm.Concurrency{Limit: 30, Lease: time.Minute}}}, weir.ErrUnsupported, `a concurrency holds leases`},
-		{weir.Rule{Algorithm: weirtest.Capped(algorithm.SlidingLog{Limit: 3000, Window: time.Minute}, 1000)}, weir.ErrUnsupported, `a slidinglog can consume at most 1000 at once`},
-	} {
-		l := weirtest.NewPolicy(t, st, weirtest.Rules(tt.rule))
-		_, err := l.Wrap(outage.New(&local).Wrap)
-		wantError(t, err, tt.is, tt.want)
-		advice := "set Fallback to Closed or Open"
-		if tt.is == weir.ErrInvalidRule {
-			advice = "set Floor, or " + advice
-		}
-		if !strings.HasPrefix(err.Error(), "outage: rule ") || !strings.HasSuffix(err.Error(), "; or "+advice) {
-			t.Errorf("got %v, want that it names the rule, and the other Fallbacks", err)
-		}
-	}
-	l := onOutage(t, weirtest.New(t, st, weirtest.Window(40, time.Hour)), local)
-	res, err := l.Allow(t.Context(), "ann")
-	if res = weirtest.Degraded(t, res, err); !res.Allowed || res.Limit != 10 {
-		t.Errorf("got %+v, want it allowed by a limit of 10", res)
-	}
-	if small, err := l.With(weir.Rule{Algorithm: weirtest.Window(3, time.Hour)}); small != nil {
-		t.Error("With a limit that has no share: got a limiter")
-	} else {
-		wantError(t, err, weir.ErrInvalidRule, `rule "fixedwindow": its limit is 3`)
-	}
-	// One process has all of it.
-	all := onOutage(t, weirtest.New(t, st, weirtest.Window(3, time.Hour)), outage.Options{Fallback: outage.Local, Processes: 1})
-	res, err = all.Allow(t.Context(), "ann")
-	if res = weirtest.Degraded(t, res, err); !res.Allowed || res.Remaining != 2 {
-		t.Errorf("got %+v, want 2 left", res)
-	}
-}
-
-// A limit that is changed after New has no effect, even on shares.
-func TestShareOfAPointer(t *testing.T) {
-	t.Parallel()
-	st := weirtest.NewFaulty()
-	st.Set(weirtest.Down)
-	log := &algorithm.SlidingLog{Limit: 10, Window: time.Minute}
-	l := weirtest.New(t, st, log)
-	log.Limit = 1000
-	l = onOutage(t, l, outage.Options{Fallback: outage.Local, Processes: 2})
-	res, err := l.Allow(t.Context(), "ann")
-	if res = weirtest.Degraded(t, res, err); res.Limit != 5 {
-		t.Errorf("got %+v, want half of 10", res)
-	}
-}
-
-// A large cost of a third-party Step stays above the capacity.
-func TestShareOfHugeCost(t *testing.T) {
-	st := weirtest.NewFaulty()
-	st.Set(weirtest.Down)
-	l := onOutage(t, weirtest.New(t, st, algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: contract.MaxTokens}}}),
-		outage.Options{Fallback: outage.Local, Processes: 1 << 20})
-	for _, cost := range []int64{1 << 33, 1 << 34, 1 << 52, 1<<53 - 1} {
-		res, err := l.AllowN(t.Context(), cost, "ann")
-		if res = weirtest.Degraded(t, res, err); res.Allowed || res.RetryAfter != outage.DefaultProbe {
-			t.Errorf("cost %d: got %+v, want it denied until the next probe", cost, res)
-		}
-	}
-	res, err := l.AllowN(t.Context(), 1<<33-1, "ann")
-	if res = weirtest.Degraded(t, res, err); !res.Allowed || res.Remaining != 0 {
-		t.Errorf("got %+v, want it allowed", res)
-	}
-}
-
 // N processes over one store that fails now and then allow at most the limit and N shares
-// in a window: at most twice the limit.
-func TestOutageBound(t *testing.T) {
-	const limit, n, wide = 50, 4, time.Minute
-	for seed := range uint64(20) {
+// in a window, which is at most twice the limit. With a Floor, a share is at least one
+// request.
+func TestBound(t *testing.T) {
+	const wide = time.Minute
+	window := func(limit int64) algorithm.Algorithm {
+		return algorithm.FixedWindow{Limit: limit, Window: wide, Aligned: true}
+	}
+	for i, tt := range []struct {
+		n         int64
+		limit     int64
+		cost      int64 // of the rule
+		floor     bool
+		algorithm algorithm.Algorithm
+	}{
+		{4, 50, 0, false, window(50)},
+		{4, 51, 0, false, window(51)},
+		{4, 50, 0, false, algorithm.SlidingLog{Limit: 50, Window: wide}},
+		{10, 3, 0, true, window(3)},
+		{10, 1, 0, true, window(1)},
+		{10, 25, 5, true, window(25)},
+		{10, 47, 0, true, window(47)},
+		{10, 3, 0, true, algorithm.SlidingLog{Limit: 3, Window: wide}},
+		{10, 3, 0, true, algorithm.SlidingCounter{Limit: 3, Window: wide}},
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			rnd := rand.New(rand.NewPCG(seed, 4))
-			backend := memory.New(nil)
-			var stores [n]*weirtest.Faulty
-			var processes [n]*weir.Limiter
+			rnd, backend := rand.New(rand.NewPCG(uint64(i), 4)), memory.New(nil)
+			stores, processes := make([]*weirtest.Faulty, tt.n), make([]*weir.Limiter, tt.n)
 			for i := range processes {
 				stores[i] = &weirtest.Faulty{Store: backend}
-				l := weirtest.New(t, stores[i], algorithm.FixedWindow{Limit: limit, Window: wide, Aligned: true})
-				processes[i] = onOutage(t, l, outage.Options{Fallback: outage.Local, Processes: n})
+				l := weirtest.NewPolicy(t, stores[i], weirtest.Rules(weir.Rule{Algorithm: tt.algorithm, Cost: tt.cost}))
+				processes[i] = onOutage(t, l, outage.Options{Fallback: outage.Local, Processes: int(tt.n), Floor: tt.floor})
 			}
-			shared, local := map[int64]int64{}, map[int64]int64{}
-			most := int64(0)
-			for range 4000 {
-				i := rnd.IntN(n)
+			request, share := max(tt.cost, 1), tt.limit/tt.n
+			if tt.floor {
+				share = max(share, request)
+			}
+			shared, local, alone := map[int64]int64{}, map[int64]int64{}, make([]bool, tt.n)
+			for range 8000 {
+				i := rnd.Int64N(tt.n)
 				if rnd.IntN(20) == 0 { // the store, or the way from one process to it
 					f := []weirtest.Fault{weirtest.Up, weirtest.Down, weirtest.Hang, weirtest.Lost}[rnd.IntN(4)]
 					for j := range stores {
-						if j == i || rnd.IntN(2) == 0 {
+						if int64(j) == i || rnd.IntN(2) == 0 {
 							stores[j].Set(f)
 						}
 					}
 				}
-				res, err := processes[i].TakeUpTo(t.Context(), 1+rnd.Int64N(3), "ann")
-				if err != nil {
-					t.Fatal(err)
+				r := weir.Request{Key: weir.KeyOf("ann"), Op: weir.TakeUpTo, Cost: 1 + rnd.Int64N(3)}
+				if tt.cost > 0 {
+					r.Op = weir.Consume
 				}
-				at := time.Now().Unix() / int64(wide/time.Second)
-				if res.Degraded == nil {
-					shared[at] += res.Granted
-				} else {
-					local[at] += res.Granted
+				res := weirtest.Decide(t, processes[i], r)
+				if at := time.Now().Unix() / int64(wide/time.Second); res.Degraded == nil {
+					if shared[at] += res.Granted; shared[at] > tt.limit {
+						t.Fatalf("%+v: the store allowed %d in a window", tt, shared[at])
+					}
+				} else if res.Allowed {
+					alone[i] = true
+					if local[at] += res.Granted; local[at] > tt.n*share || local[at] > max(tt.limit, tt.n*request) {
+						t.Fatalf("%+v: the processes allowed %d in a window, want at most %d", tt, local[at], tt.n*share)
+					}
 				}
-				if got := shared[at]; got > limit {
-					t.Fatalf("seed %d: the store allowed %d in a window, want at most %d", seed, got, limit)
-				}
-				if got := local[at]; got > limit/n*n {
-					t.Fatalf("seed %d: the processes allowed %d in a window, want at most %d", seed, got, limit/n*n)
-				}
-				most = max(most, shared[at]+local[at])
 				time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
 			}
-			if most <= limit {
-				t.Errorf("seed %d: at most %d were allowed in a window: want more than the limit of %d, otherwise there was no outage", seed, most, limit)
+			for i := range alone {
+				if !alone[i] {
+					t.Errorf("%+v: process %d allowed no request during an outage", tt, i)
+				}
+			}
+		})
+	}
+}
+
+// With a Floor, the rate of a limit is divided by the number of processes if its burst
+// has a token for each. Otherwise it is divided by the burst.
+func TestFloorRate(t *testing.T) {
+	const n = 10
+	for _, tt := range []struct {
+		algorithm algorithm.Algorithm
+		want      int // in 60 s, at most
+	}{
+		{algorithm.GCRA{Rate: algorithm.PerMinute(120), Burst: n}, n + 120},
+		{algorithm.LeakyBucket{Rate: algorithm.PerMinute(120), Queue: n - 1}, n + 120},
+		{algorithm.GCRA{Rate: algorithm.PerMinute(120), Burst: 1}, n + n*120},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			st := weirtest.NewFaulty()
+			st.Set(weirtest.Down)
+			allowed := 0
+			l := onOutage(t, weirtest.New(t, st, tt.algorithm), outage.Options{Fallback: outage.Local, Processes: n, Floor: true, Probe: longProbe})
+			for range 600 {
+				if res, err := l.Allow(t.Context(), "ann"); weirtest.Degraded(t, res, err).Allowed {
+					allowed += n // one for each process
+				}
+				time.Sleep(time.Minute / 600)
+			}
+			if allowed > tt.want || allowed < tt.want*9/10 {
+				t.Errorf("%+v: %d requests in a minute, want about %d", tt.algorithm, allowed, tt.want)
+			}
+		})
+	}
+}
+
+// While the number of processes changes, a process allows in each window at most the
+// limit divided by the smallest number.
+func TestSetProcesses(t *testing.T) {
+	const limit, wide = 60, time.Minute
+	for _, a := range []algorithm.Algorithm{
+		algorithm.FixedWindow{Limit: limit, Window: wide, Aligned: true}, // its share counts in parts of tokens
+		algorithm.SlidingLog{Limit: limit, Window: wide},                 // its share has a lower limit
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(7, 7))
+			st := weirtest.NewFaulty()
+			st.Set(weirtest.Down)
+			out := outage.New(&outage.Options{Fallback: outage.Local, Processes: 4, Probe: longProbe})
+			l := weirtest.Wrap(t, weirtest.New(t, st, a), out.Wrap)
+			n, fewest, window, allowed, full := int64(4), int64(4), int64(0), int64(0), 0
+			change := func() {
+				n = 1 + rnd.Int64N(10)
+				if err := out.SetProcesses(int(n)); err != nil {
+					t.Fatal(err)
+				}
+				fewest = min(fewest, n)
+			}
+			for range 20_000 {
+				if at := time.Now().Unix() / int64(wide/time.Second); at != window {
+					window, fewest, allowed = at, n, 0
+				}
+				if rnd.IntN(200) == 0 {
+					change()
+				}
+				r := weir.Request{Key: weir.KeyOf("ann")}
+				if rnd.IntN(3) == 0 { // refunded after a change
+					r.ID = weirtest.Number(rnd.IntN(1 << 30))
+				}
+				res, err := l.Decide(t.Context(), r, nil)
+				if weirtest.Degraded(t, res, err).Limit != limit/n {
+					t.Fatalf("got %+v, want a share of %d", res, n)
+				}
+				if res.Allowed {
+					allowed++
+				}
+				if allowed > limit/fewest {
+					t.Fatalf("%T: %d requests were allowed in a window with at least %d processes, want at most %d", a, allowed, fewest, limit/fewest)
+				}
+				if allowed == limit/fewest {
+					full++
+				}
+				if res.Allowed && r.ID != "" {
+					change()
+					if settled, err := l.Refund(t.Context(), r); err == nil && settled.Kept == "" {
+						allowed--
+					}
+				}
+				time.Sleep(time.Duration(rnd.IntN(400)) * time.Millisecond)
+			}
+			if full == 0 {
+				t.Errorf("%T: no window was full: the test does not tell much", a)
 			}
 		})
 	}

@@ -31,11 +31,7 @@ func (b *Breaker) State() State {
 	if b == nil {
 		return State{}
 	}
-	return b.circuit.look()
-}
-
-// look returns the state of c.
-func (c *circuit) look() State {
+	c := &b.circuit
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.describe()
@@ -43,32 +39,11 @@ func (c *circuit) look() State {
 
 // describe returns the state of c, whose lock is held.
 func (c *circuit) describe() State {
-	o := &c.outage
-	s := State{Down: c.isOpen(), Outages: o.number}
-	if s.Outages == 0 {
-		return s
+	s := c.last
+	if s.Down = c.isOpen(); s.Down {
+		s.Cause, s.Lasted, s.Answers = c.cause.Load(), time.Since(s.Began), c.answers.Load()-c.before
 	}
-	ended, answers := o.ended, o.answers
-	if s.Down {
-		ended, answers = c.now(), c.answers.Load()-o.before
-		o.cause = c.cause.Load()
-	}
-	s.Cause, s.Began = o.cause, c.born.Add(time.Duration(o.began))
-	s.Lasted, s.Answers = time.Duration(ended-o.began), answers
 	return s
-}
-
-// begins notes that an outage begins. The lock of c is held.
-func (c *circuit) begins() {
-	c.outage.number++
-	c.outage.began, c.outage.before = c.first, c.before
-	c.note()
-}
-
-// ends notes that an outage ends. The lock of c is held, and c is open.
-func (c *circuit) ends() {
-	s := c.describe()
-	c.outage.ended, c.outage.answers = c.outage.began+int64(s.Lasted), s.Answers
 }
 
 // note puts the state of c into the queue for Options.OnChange. The lock of c is held.
@@ -94,13 +69,10 @@ func (c *circuit) tell() {
 	for len(c.changes) > 0 {
 		s := c.changes[0]
 		c.changes = c.changes[1:]
-		c.unlocked(func() { c.onChange(s) })
+		func() {
+			c.mu.Unlock()
+			defer c.mu.Lock()
+			c.onChange(s)
+		}()
 	}
-}
-
-// unlocked calls f without the lock of c, which is held.
-func (c *circuit) unlocked(f func()) {
-	c.mu.Unlock()
-	defer c.mu.Lock()
-	f()
 }

@@ -1,8 +1,9 @@
 package outage_test
 
 import (
-	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,334 +16,234 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-var local4 = outage.Options{Fallback: outage.Local, Processes: 4}
-
-// The zero Options deny. The errors of Wrap name the field and what is right.
-func TestOutageErrors(t *testing.T) {
-	t.Parallel()
-	l := weirtest.New(t, weirtest.NewFaulty(), weirtest.PerSecond)
-	for _, tt := range []struct {
-		o    outage.Options
-		want string
-	}{
-		{outage.Options{Fallback: 3}, "Options.Fallback is Fallback(3): it must be Closed, Open or Local"},
-		{outage.Options{Fallback: outage.Local}, "Options.Processes is 0: it must be the number of processes"},
-		{outage.Options{Fallback: outage.Local, Processes: -1}, "Options.Processes is -1"},
-		{outage.Options{Processes: 4}, "Options.Processes is 4 and Fallback is Closed: only Local uses Processes"},
-		{outage.Options{Fallback: outage.Open, Processes: 4}, "Fallback is Open"},
-		{outage.Options{MaxKeys: 4}, "Options.MaxKeys is 4 and Fallback is Closed"},
-		{outage.Options{Fallback: outage.Local, Processes: 4, MaxKeys: -4}, "Options.MaxKeys is -4: it must be at least 1"},
-		{outage.Options{Budget: -1}, "Options.Budget is -1ns: it must be above 0, or 0 for the default of 50ms"},
-		{outage.Options{Failures: -1}, "Options.Failures is -1: it must be at least 1, or 0 for the default of 5"},
-		{outage.Options{Probe: -1}, "Options.Probe is -1ns: it must be above 0, or 0 for the default of 1s"},
-		{outage.Options{Probe: time.Second, Budget: 2 * time.Second}, "Options.Probe is 1s and Budget is 2s: Probe must be at least Budget"},
-	} {
-		got, err := l.Wrap(outage.New(&tt.o).Wrap)
-		if got != nil {
-			t.Errorf("%+v: got a limiter", tt.o)
-		}
-		wantError(t, err, nil, tt.want)
-	}
-	for _, b := range []*outage.Breaker{nil, {}} {
-		_, err := l.Wrap(b.Wrap)
-		wantError(t, err, nil, "make one with New")
-	}
-	once := onOutage(t, l, outage.Options{Budget: 2 * time.Second}) // Probe is then Budget
-	_, err := weirtest.Wrap(t, once, weirtest.Pass).Wrap(outage.New(nil).Wrap)
-	wantError(t, err, nil, "already has a Breaker: wrap it in one, once")
-	if got := []string{outage.Closed.String(), outage.Open.String(), outage.Local.String()}; strings.Join(got, " ") != "Closed Open Local" {
-		t.Errorf("got %v", got)
-	}
+// A step is a request while the store has a fault, and its answer.
+type step struct {
+	fault weirtest.Fault
+	wait  time.Duration // before it
+	r     weir.Request
+	want  string
 }
 
-// The limiters of With, Only and Wrap share the breaker and the state of the shares, and
-// have the shares of their own limits.
-func TestOutageWith(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := weirtest.NewFaulty()
-		base := weirtest.NewPolicy(t, st, weirtest.Rules(weir.Rule{Name: "a", Algorithm: weirtest.Window(40, time.Hour)}, weir.Rule{Name: "b", Algorithm: weirtest.Window(400, time.Hour)}))
-		inner := onOutage(t, weirtest.Wrap(t, base, weirtest.Pass), local4)
-		outer := weirtest.Wrap(t, onOutage(t, base, local4), weirtest.Pass)
-		for _, l := range []*weir.Limiter{inner, outer} {
-			pro := weirtest.With(t, l, weir.Rule{Name: "a", Algorithm: weirtest.Window(80, time.Hour)})
-			only := weirtest.Only(t, l, "a")
-			st.Set(weirtest.Up)
-			res, err := pro.Allow(t.Context(), "ann")
-			if res = weirtest.Healthy(t, res, err); res.Limit != 80 {
-				t.Errorf("got %+v", res)
+// follow makes the requests of steps through l, whose store is st. The answer of a step
+// is an error, or who decided, whether the request is allowed, and the tokens granted by
+// each rule, or "-" if a rule does not know the decision. After it stand the tokens left:
+// in the store, or in the share of the process if the store is down. A decision whose
+// reply is lost is made in both.
+func follow(t *testing.T, st *weirtest.Faulty, l *weir.Limiter, steps []step) {
+	t.Helper()
+	peek := weir.Request{Key: weir.KeyOf("ann"), Op: weir.Peek}
+	if units := l.Units(); units != nil {
+		peek.Costs = amounts(0, 0)
+	}
+	for i, s := range steps {
+		time.Sleep(s.wait)
+		st.Set(s.fault)
+		s.r.Key = peek.Key
+		each := slices.Repeat([]weir.Result{{Rule: "of another request"}}, len(l.Rules()))
+		res, err := l.Decide(t.Context(), s.r, each)
+		got := "store"
+		if res.Degraded != nil {
+			if got = "share"; s.r.Op == weir.Renew && !strings.Contains(res.Degraded.Error(), "the process holds it") {
+				t.Errorf("step %d: the lease is degraded because of %v", i, res.Degraded)
 			}
+		}
+		switch ended := s.r.Op == weir.Finish; {
+		case errors.Is(err, store.ErrUnavailable):
+			got = "unavailable"
+		case errors.Is(err, weir.ErrInvalidCost):
+			got = "invalid cost"
+		case err != nil:
+			got = err.Error()
+		case res.Allowed && ended:
+			got += " held"
+		case res.Replayed && ended:
+			got += " found"
+		case res.Allowed:
+			got += " yes"
+		default:
+			got += " no"
+		}
+		for n := range each {
+			switch one := each[n]; {
+			case one.Rule == "of another request" && err == nil:
+				t.Errorf("step %d: the result of rule %d is not set", i, n)
+			case err == nil && one.Degraded == nil && one.Allowed && res.Degraded != nil:
+				t.Errorf("step %d: %+v is not degraded as %+v is", i, one, res)
+			case err == nil && one.Rule != "" && s.r.Op >= weir.Refund && !one.Allowed:
+				got += " -"
+			case err == nil && one.Rule != "":
+				got += fmt.Sprint(" ", one.Granted)
+			}
+		}
+		if err == nil && each[0].Rule == "" {
+			got += fmt.Sprint(" ", res.Granted)
+		}
+		if got += " |"; s.fault == weirtest.Lost {
 			st.Set(weirtest.Down)
-			fail(t, l)
-			asked := st.Asked.Load()
-			for i, tt := range []struct {
-				l                *weir.Limiter
-				limit, remaining int64
-			}{{l, 10, 9}, {pro, 20, 18}, {only, 10, 7}, {weirtest.Only(t, pro, "a"), 20, 16}} {
-				res, err := tt.l.Allow(t.Context(), "ann")
-				if res = weirtest.Degraded(t, res, err); !res.Allowed || res.Limit != tt.limit || res.Remaining != tt.remaining || res.Rule != "a" {
-					t.Errorf("%d: got %+v, want %d of %d", i, res, tt.remaining, tt.limit)
+		}
+		weirtest.Decide(t, l, peek, each...)
+		for _, one := range each {
+			got += fmt.Sprint(" ", one.Remaining)
+		}
+		if got != s.want {
+			t.Errorf("step %d, %v %s:\ngot  %q\nwant %q", i, s.r.Op, s.r.ID, got, s.want)
+		}
+	}
+}
+
+// Refund, Settle, Finish, Renew and Release find what was decided in the share, in the
+// store or in both, even after the outage. What the store decided can be settled later. A
+// Reset clears both.
+func TestVerbs(t *testing.T) {
+	const Up, Down, Lost = weirtest.Up, weirtest.Down, weirtest.Lost
+	do := func(op weir.Op, id string, cost int64) weir.Request { return weir.Request{Op: op, ID: id, Cost: cost} }
+	end := func(op weir.Op, id string, actual weir.Actual) weir.Request {
+		return weir.Request{Op: op, ID: id, Actual: actual}
+	}
+	costs := func(op weir.Op, id string, in, out int64) weir.Request {
+		return weir.Request{Op: op, ID: id, Costs: amounts(in, out)}
+	}
+	settle := func(id string, actual map[string]int64) weir.Request {
+		return end(weir.Settle, id, weir.ActualCosts(weir.CostsOf(actual)))
+	}
+	n := weir.ActualCost
+	for name, tt := range map[string]struct {
+		policy    weir.Policy
+		opts      weir.Options
+		processes int
+		steps     []step
+	}{
+		"decisions": {weirtest.Rules(weir.Rule{Algorithm: weirtest.Window(40, 24*time.Hour)}), weir.Options{}, 4, []step{
+			{Up, 0, do(weir.Consume, "before", 7), "store yes 7 | 33"},
+			{Lost, 0, do(weir.Consume, "both", 2), "share yes 2 | 8"},
+			{Down, 0, do(weir.Consume, "during", 7), "share yes 7 | 1"},
+			{Down, 0, do(weir.Refund, "during", 6), "invalid cost | 1"},
+			{Down, 0, do(weir.Refund, "during", 7), "share yes 0 | 8"},
+			{Down, 0, do(weir.Refund, "during", 7), "unavailable | 8"},
+			{Down, 0, do(weir.Refund, "before", 7), "unavailable | 8"},
+			{Up, 0, do(weir.Refund, "during", 7), "store no 0 | 31"},
+			{Up, 0, do(weir.Refund, "before", 7), "store yes 0 | 38"},
+			{Up, 0, do(weir.Refund, "both", 2), "store yes 0 | 40"},
+			{Up, 0, do(weir.Refund, "both", 2), "store no 0 | 40"},
+			{Down, 0, do(weir.Peek, "", 0), "share yes 0 | 10"},
+			{Up, 0, do(weir.Consume, "store's", 4), "store yes 4 | 36"},
+			{Down, 0, do(weir.Consume, "share's", 2), "share yes 2 | 8"},
+			{Down, 0, end(weir.Settle, "store's", n(1)), "unavailable | 8"},
+			{Down, 0, end(weir.Settle, "share's", n(5)), "share yes 5 | 5"},
+			{Up, 0, end(weir.Settle, "store's", n(1)), "store yes 1 | 39"},
+			{Up, 0, do(weir.Force, "", 3), "store yes 3 | 36"},
+			{Down, 0, do(weir.Reset, "", 0), "unavailable | 5"},
+			{Up, 0, do(weir.Reset, "", 0), "store yes 0 | 40"},
+			{Down, 0, do(weir.Peek, "", 0), "share yes 0 | 10"},
+		}},
+		"units": {weir.Policy{Units: []string{"in", "out"}, Rules: []weir.Rule{
+			{Name: "in", Unit: "in", Algorithm: algorithm.TokenBucket{Capacity: 100, Refill: algorithm.PerMinute(100)}},
+			{Name: "out", Unit: "out", Algorithm: weirtest.Window(60, 24*time.Hour)},
+			{Name: "requests", Algorithm: weirtest.Window(1000, 24*time.Hour), Cost: 1},
+		}}, weir.Options{Settles: true}, 2, []step{
+			{Up, 0, costs(weir.Consume, "before", 40, 10), "store yes 40 10 1 | 60 50 999"},
+			{Down, 0, costs(weir.Consume, "during", 20, 5), "share yes 20 5 1 | 30 25 499"}, // of a share of 50 and 30
+			{Down, 0, costs(weir.Consume, "", 31, 0), "share no 0 0 0 | 30 25 499"},
+			{Down, 0, costs(weir.Force, "", 150, 0), "unavailable | 30 25 499"},
+			{Down, 0, settle("before", map[string]int64{"in": 1}), "unavailable | 30 25 499"},
+			{Down, 0, settle("during", map[string]int64{"in": 10}), "share yes 10 5 1 | 40 25 499"},
+			{Down, 0, costs(weir.Refund, "during", 19, 5), "invalid cost | 40 25 499"},
+			{Lost, 0, costs(weir.Consume, "both", 10, 20), "share yes 10 20 1 | 30 5 498"},
+			// In the store, a bucket is full after a minute, and its decision can be
+			// settled for 9 more.
+			{Up, 9 * time.Minute, settle("both", map[string]int64{"in": 30, "out": 10}), "store yes 30 10 1 | 80 40 998"},
+			{Down, 0, costs(weir.Consume, "", 0, 0), "share yes 0 0 1 | 30 15 497"},
+			{Up, 0, settle("during", map[string]int64{"in": 14, "out": 1}), "store yes 14 1 1 | 80 40 998"},
+			{Down, 0, costs(weir.Consume, "", 0, 0), "share yes 0 0 1 | 26 19 496"},
+			{Up, 0, costs(weir.Refund, "during", 0, 0), "invalid cost | 80 40 998"},
+			{Up, 0, costs(weir.Refund, "during", 20, 5), "store yes 0 0 0 | 80 40 998"},
+			{Up, 0, costs(weir.Refund, "during", 20, 5), "store no - - - | 80 40 998"},
+			{Up, 0, costs(weir.Refund, "both", 10, 20), "store yes 0 0 0 | 100 50 999"},
+			{Up, 0, settle("before", map[string]int64{"out": 60}), "store yes 40 60 1 | 100 0 999"},
+			{Up, 0, costs(weir.Force, "", 150, 0), "store yes 150 0 1 | 0 0 998"},
+			{Down, time.Minute, costs(weir.Consume, "", 0, 0), "share yes 0 0 1 | 50 30 497"},
+		}},
+		"leases": {weirtest.Rules(weir.Rule{Algorithm: algorithm.Concurrency{Limit: 4, Lease: time.Minute}}), weir.Options{}, 2, []step{
+			{Up, 0, do(weir.Consume, "kept", 0), "store yes 1 | 3"},
+			{Up, 0, do(weir.Consume, "released", 0), "store yes 1 | 2"},
+			{Down, 0, do(weir.Consume, "one", 0), "share yes 1 | 1"},
+			{Down, 0, do(weir.Consume, "two", 0), "share yes 1 | 0"},
+			{Down, 0, do(weir.Consume, "three", 0), "share no 0 | 0"},
+			{Down, 0, do(weir.Renew, "kept", 0), "unavailable | 0"},
+			{Down, 0, do(weir.Release, "released", 0), "unavailable | 0"},
+			{Down, 30 * time.Second, do(weir.Renew, "one", 0), "share yes 0 | 0"},
+			{Down, 0, do(weir.Release, "two", 0), "share yes 0 | 1"},
+			{Up, 20 * time.Second, do(weir.Renew, "one", 0), "share yes 0 | 2"},
+			{Up, 0, do(weir.Renew, "kept", 0), "store yes 0 | 2"},
+			{Up, 0, do(weir.Release, "released", 0), "store yes 0 | 3"},
+			{Up, 0, do(weir.Release, "one", 0), "store yes 0 | 3"},
+			{Up, 0, do(weir.Release, "one", 0), "store no 0 | 3"},
+			{Up, 0, do(weir.Renew, "one", 0), "store no - | 3"},
+			{Down, 0, do(weir.Consume, "four", 0), "share yes 1 | 1"},
+			{Down, time.Minute, do(weir.Consume, "five", 0), "share yes 1 | 1"}, // a lease that nobody releases expires
+		}},
+		"work": {weir.Policy{Rules: []weir.Rule{
+			{Name: "parallel", Algorithm: algorithm.Concurrency{Limit: 20, Lease: time.Minute}, Cost: 1},
+			{Name: "tokens", Algorithm: algorithm.TokenBucket{Capacity: 100, Refill: algorithm.PerDay(100)}},
+		}}, weir.Options{Settles: true}, 2, []step{
+			{Up, 0, end(weir.Finish, "nowhere", n(1)), "store no 0 | 20 100"},
+			{Up, 0, do(weir.Consume, "store's", 3), "store yes 1 3 | 19 97"},
+			{Down, 0, end(weir.Finish, "store's", n(1)), "unavailable | 10 50"},
+			{Up, 0, end(weir.Finish, "store's", n(1)), "store held 1 | 20 99"},
+			{Down, 0, do(weir.Consume, "share's", 3), "share yes 1 3 | 9 47"},
+			{Up, 0, end(weir.Finish, "share's", n(1)), "store held 1 | 20 99"},
+			{Down, 0, do(weir.Consume, "share's again", 3), "share yes 1 3 | 9 46"},
+			{Down, 0, end(weir.Finish, "share's again", n(1)), "share held 1 | 10 48"},
+			{Down, 0, do(weir.Consume, "share's late", 3), "share yes 1 3 | 9 45"},
+			{Down, 2 * time.Minute, end(weir.Finish, "share's late", weir.Actual{}), "share found 3 | 10 45"},
+			{Lost, 0, do(weir.Consume, "both", 3), "share yes 1 3 | 9 42"},
+			{Down, 0, end(weir.Finish, "both", n(1)), "share held 1 | 10 44"}, // and again, when the store is back
+			{Up, 0, end(weir.Finish, "both", n(1)), "store held 1 | 20 98"},
+			{Lost, 0, do(weir.Consume, "both again", 3), "share yes 1 3 | 9 41"},
+			{Up, 0, end(weir.Finish, "both again", weir.ActualRefund()), "store held 0 | 20 98"},
+			{Lost, 0, do(weir.Consume, "both late", 3), "share yes 1 3 | 9 41"},
+			{Up, 2 * time.Minute, end(weir.Finish, "both late", n(2)), "store found 2 | 20 96"},
+			{Lost, 0, do(weir.Consume, "above the share's bound", 3), "share yes 1 3 | 9 39"},
+			{Up, 0, end(weir.Finish, "above the share's bound", n(3_000_000)), "store held 3000000 | 20 0"},
+			{Down, 0, do(weir.Peek, "", 0), "share yes 0 0 | 10 39"},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := weirtest.NewFaulty()
+				tt.policy.Name = "t"
+				l, err := weir.NewPolicy(st, tt.policy, &tt.opts)
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-			if st.Asked.Load() != asked {
-				t.Error("the limiters do not share the breaker")
-			}
-			st.Set(weirtest.Up)
-			time.Sleep(outage.DefaultProbe)
-			res, err = pro.Allow(t.Context(), "ann")
-			weirtest.Healthy(t, res, err)
-			res, err = l.Allow(t.Context(), "ann")
-			weirtest.Healthy(t, res, err)
-		}
-	})
+				follow(t, st, onOutage(t, l, outage.Options{Fallback: outage.Local, Processes: tt.processes, Failures: 1 << 30}), tt.steps)
+			})
+		})
+	}
 }
 
-// Limiters over one store can share a Breaker, and with it the state of the outage. Over
-// another store, they cannot.
-func TestOutageSharedBreaker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st, out := weirtest.NewFaulty(), outage.New(&local4)
-		one := weirtest.Wrap(t, weirtest.New(t, st, weirtest.Window(40, time.Hour)), out.Wrap)
-		other, err := weir.New("other", st, weirtest.Window(80, time.Hour), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		other = weirtest.Wrap(t, other, out.Wrap)
-		st.Set(weirtest.Down)
-		fail(t, one)
-		asked := st.Asked.Load()
-		for l, limit := range map[*weir.Limiter]int64{one: 10, other: 20} {
-			if res := weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("ann")}); res.Degraded == nil || res.Limit != limit || res.Remaining != limit-1 {
-				t.Errorf("got %+v, want %d of a share of %d", res, limit-1, limit)
-			}
-		}
-		if n := st.Asked.Load() - asked; n != 0 {
-			t.Errorf("the store was asked %d times, want that the limiters share the circuit", n)
-		}
-		_, err = weirtest.New(t, weirtest.NewFaulty(), weirtest.Window(40, time.Hour)).Wrap(out.Wrap)
-		wantError(t, err, nil, "limiter over another store: make a Breaker for each store")
-	})
-}
-
-// The share has the limiter's own clock, the divided algorithm of With, and the reset of
-// Only.
-func TestOutageShareIsBound(t *testing.T) {
+// Force, Reset, Pause and Resume are errors with every fallback, and change nothing in
+// the process.
+func TestVerbsOfTheStore(t *testing.T) {
 	t.Parallel()
-	st, clock := weirtest.NewFaulty(), weirtest.NewClock()
-	l, err := weir.NewPolicy(st, weir.Policy{Name: "t", Segments: []string{"a", "b"}, Rules: []weir.Rule{
-		{Name: "a", By: []string{"a"}, Algorithm: algorithm.SlidingLog{Limit: 8, Window: time.Hour}},
-		{Name: "b", Algorithm: weirtest.Window(400, time.Hour)},
-	}}, &weir.Options{Clock: clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l = onOutage(t, l, outage.Options{Fallback: outage.Local, Processes: 4, Failures: 1 << 30})
-	l = weirtest.With(t, l, weir.Rule{Name: "a", Algorithm: algorithm.SlidingLog{Limit: 12, Window: time.Hour}})
-	st.Set(weirtest.Down)
-	exhaust := func() {
-		t.Helper()
-		for i := range 4 {
-			res, err := l.Allow(t.Context(), "x", "y")
-			if res = weirtest.Degraded(t, res, err); res.Allowed != (i < 3) || res.Limit != 3 {
-				t.Errorf("request %d: got %+v", i, res)
-			}
-		}
-	}
-	exhaust()
-	clock.Advance(time.Hour)
-	exhaust()
-	st.Set(weirtest.Up)
-	if err := weirtest.Only(t, l, "a").Reset(t.Context(), "x", "any"); err != nil {
-		t.Fatal(err)
-	}
-	st.Set(weirtest.Down)
-	exhaust()
-}
-
-// Reset and Entries are errors during an outage. A Reset after it clears the share too, and
-// a Force after it consumes nothing there.
-func TestOutageReset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	key := weir.KeyOf("ann")
+	for _, o := range []outage.Options{{}, {Fallback: outage.Open}, {Fallback: outage.Local, Processes: 1}} {
 		st := weirtest.NewFaulty()
-		l := onOutage(t, weirtest.New(t, st, algorithm.MetadataWindow{Limit: 8, Window: 24 * time.Hour}), local4)
+		l := onOutage(t, weirtest.NewPolicy(t, st, weirtest.Rules(weir.Rule{Name: "pause", Algorithm: algorithm.Pause{}}, weir.Rule{Name: "rate", Algorithm: algorithm.MetadataWindow{Limit: 5, Window: time.Hour}})), o)
+		weirtest.Allow(t, l, weir.Request{Key: key})
 		st.Set(weirtest.Down)
-		for range 10 {
-			if err := l.Reset(t.Context(), "ann"); !errors.Is(err, store.ErrUnavailable) {
-				t.Fatalf("got %v, want ErrUnavailable", err)
+		weirtest.Decide(t, l, weir.Request{Key: key})
+		for _, r := range []weir.Request{{Op: weir.Force, Cost: 4}, {Op: weir.Reset}, {Op: weir.Pause, ID: "p", For: time.Hour}, {Op: weir.Resume, ID: "p"}} {
+			r.Key = key
+			if res, err := l.Decide(t.Context(), r, nil); !errors.Is(err, store.ErrUnavailable) || res != (weir.Result{}) {
+				t.Errorf("%v: %v: got %+v, %v, want ErrUnavailable", o.Fallback, r.Op, res, err)
 			}
 		}
 		if _, err := l.Entries(t.Context(), "ann"); !errors.Is(err, store.ErrUnavailable) {
-			t.Fatalf("got %v, want ErrUnavailable", err)
+			t.Errorf("%v: Entries: %v", o.Fallback, err)
 		}
-		exhaust := func(want int) {
-			t.Helper()
-			n := 0
-			for {
-				res, err := l.Allow(t.Context(), "ann")
-				if res = weirtest.Degraded(t, res, err); !res.Allowed {
-					break
-				}
-				n++
-			}
-			if n != want {
-				t.Errorf("%d were allowed, want %d", n, want)
-			}
-		}
-		exhaust(2)
-		_ = l.Reset(t.Context(), "ann")
-		exhaust(0)
-		st.Set(weirtest.Up)
-		time.Sleep(outage.DefaultProbe)
-		if err := l.Reset(t.Context(), "ann"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.Force(t.Context(), 1, "ann"); err != nil {
-			t.Fatal(err)
-		}
-		st.Set(weirtest.Down)
-		exhaust(2)
-	})
-}
-
-// A refund during an outage finds what was decided locally. What the store decided can be
-// refunded later.
-func TestOutageRefund(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := weirtest.NewFaulty()
-		l := onOutage(t, weirtest.New(t, st, weirtest.Window(40, 24*time.Hour)), local4)
-		one := weir.Request{Key: weir.KeyOf("ann"), ID: "1", Cost: 7}
-		two := weir.Request{Key: weir.KeyOf("ann"), ID: "2", Cost: 7}
-		both := weir.Request{Key: weir.KeyOf("ann"), ID: "3", Cost: 2}
-		weirtest.Allow(t, l, one)
-		st.Set(weirtest.Lost)
-		weirtest.Allow(t, l, both) // in the store and in the process
-		st.Set(weirtest.Down)
-		if res := weirtest.Allow(t, l, two); res.Degraded == nil || res.Remaining != 1 {
-			t.Fatalf("got %+v, want 1 left locally", res)
-		}
-		refund := func(r weir.Request, want bool, wantErr error) {
-			t.Helper()
-			if got, err := l.Refund(t.Context(), r); got.Found != want || !errors.Is(err, wantErr) {
-				t.Errorf("refund of %s: got %v, %v, want %v, %v", r.ID, got, err, want, wantErr)
-			}
-		}
-		less := two
-		less.Cost = 6
-		refund(less, false, weir.ErrInvalidCost)
-		refund(two, true, nil)
-		refund(two, false, store.ErrUnavailable)
-		refund(one, false, store.ErrUnavailable)
-		st.Set(weirtest.Up)
-		time.Sleep(outage.DefaultProbe)
-		refund(two, false, nil)
-		if res := weirtest.Left(t, l, "ann"); res.Remaining != 31 {
-			t.Errorf("got %+v, want 31 left", res)
-		}
-		refund(one, true, nil)
-		refund(both, true, nil)
-		refund(both, false, nil)
-		if res := weirtest.Left(t, l, "ann"); res.Remaining != 40 {
-			t.Errorf("got %+v, want 40 left", res)
-		}
-		st.Set(weirtest.Down)
-		fail(t, l)
-		if res := weirtest.Left(t, l, "ann"); res.Remaining != 10 {
-			t.Errorf("got %+v, want 10 left locally", res)
-		}
-	})
-}
-
-// A Force is an error for every Fallback, and consumes nothing in the process.
-func TestOutageForce(t *testing.T) {
-	t.Parallel()
-	for _, o := range []outage.Options{{}, {Fallback: outage.Open}, {Fallback: outage.Local, Processes: 1}} {
-		st := &weirtest.Hooked{Store: weirtest.NewStore(weirtest.NewClock()), Before: func(context.Context, *store.Script) error { return store.ErrUnavailable }}
-		l := onOutage(t, weirtest.New(t, st, weirtest.Window(5, time.Hour)), o)
-		if res, err := l.Force(t.Context(), 9, "k"); !errors.Is(err, store.ErrUnavailable) || res != (weir.Result{}) {
-			t.Errorf("%v: got %+v, %v, want ErrUnavailable", o.Fallback, res, err)
-		}
-		if res := weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("k")}); res.Allowed != (o.Fallback != outage.Closed) || res.Degraded == nil {
+		if res := weirtest.Decide(t, l, weir.Request{Key: key}); res.Allowed != (o.Fallback != outage.Closed) || res.Degraded == nil || o.Processes > 0 && res.Remaining != 3 {
 			t.Errorf("%v: got %+v", o.Fallback, res)
 		}
 	}
-}
-
-// A decision that Local made is settled in the process. Other decisions are settled by
-// the store, when it is back.
-func TestOutageSettle(t *testing.T) {
-	t.Parallel()
-	down := false
-	st := &weirtest.Hooked{Store: weirtest.NewStore(weirtest.NewClock()), Before: func(context.Context, *store.Script) error {
-		if down {
-			return store.ErrUnavailable
-		}
-		return nil
-	}}
-	l := onOutage(t, weirtest.New(t, st, weirtest.Window(10, time.Hour)), outage.Options{Fallback: outage.Local, Processes: 2, Failures: 100})
-	key := weir.KeyOf("k")
-	before, during := weir.Request{Key: key, Cost: 4, ID: "before"}, weir.Request{Key: key, Cost: 2, ID: "during"}
-	weirtest.Decide(t, l, before)
-	down = true
-	if res := weirtest.Decide(t, l, during); !res.Allowed || res.Degraded == nil {
-		t.Fatalf("got %+v, want a decision of the process", res)
-	}
-	if ok, err := l.Settle(t.Context(), before, 1); ok.Found || !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("Settle of a decision of the store = %v, %v, want ErrUnavailable", ok, err)
-	}
-	during.Op, during.Actual = weir.Settle, weir.ActualCost(5)
-	each := []weir.Result{{Rule: "of another request"}}
-	if res := weirtest.Decide(t, l, during, each...); !res.Allowed || res.Granted != 5 || res.Degraded == nil || each[0] != (weir.Result{}) {
-		t.Errorf("Settle of a decision of the process: got %+v and %+v", res, each)
-	}
-	if res := weirtest.Decide(t, l, weir.Request{Key: key, Op: weir.Peek}); res.Allowed || res.Degraded == nil {
-		t.Errorf("got %+v, want no token of the share left", res)
-	}
-	down = false
-	if ok, err := l.Settle(t.Context(), before, 1); !ok.Found || err != nil {
-		t.Errorf("Settle after the outage = %v, %v", ok, err)
-	}
-	if res := weirtest.Decide(t, l, weir.Request{Key: key, Op: weir.Peek}); res.Remaining != 9 {
-		t.Errorf("got %+v, want 9 of 10 left", res)
-	}
-}
-
-// When the share's memory is full, a new key is denied, and known keys are decided as
-// before.
-func TestOutageFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := weirtest.NewFaulty()
-		st.Set(weirtest.Down)
-		l := onOutage(t, weirtest.New(t, st, weirtest.Window(40, time.Hour)), outage.Options{Fallback: outage.Local, Processes: 4, MaxKeys: 100})
-		allowed := 0
-		for i := range 1000 {
-			res, err := l.Allow(t.Context(), weirtest.Number(i))
-			if res = weirtest.Degraded(t, res, err); res.Allowed {
-				allowed++
-			} else if res.RetryAfter > outage.DefaultProbe || res.Limit != 40 {
-				t.Fatalf("got %+v", res)
-			}
-		}
-		if allowed != 100 {
-			t.Errorf("%d keys were allowed, want 100", allowed)
-		}
-		for i := range 100 {
-			for range 20 {
-				res, err := l.Allow(t.Context(), weirtest.Number(i))
-				if weirtest.Degraded(t, res, err); res.Allowed {
-					allowed++
-				}
-			}
-		}
-		if allowed != 1000 {
-			t.Errorf("%d were allowed, want 10 for each of 100 keys", allowed)
-		}
-		time.Sleep(time.Hour + 2*time.Second)
-		for i := range 1000 { // expired keys make room, a few at each request
-			res, err := l.Allow(t.Context(), weirtest.Number(2000+i))
-			weirtest.Degraded(t, res, err)
-			allowed -= map[bool]int{true: 10}[res.Allowed]
-		}
-		if allowed != 0 {
-			t.Errorf("%d keys are missing after the others expired", allowed/10)
-		}
-	})
 }

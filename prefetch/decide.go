@@ -88,8 +88,8 @@ type asked struct {
 	since time.Duration // before the decision
 }
 
-// held answers r from held tokens, and first prefetches some if the key is busy. If done is
-// false, r must be decided without them.
+// held answers r from held tokens, and first prefetches some if the key is busy. If done
+// is false, r must be decided without them.
 func (d *decider) held(ctx context.Context, r *weir.Request, each []weir.Result) (q asked, done bool, res weir.Result, err error) {
 	if r.Op != weir.Consume || r.ID != "" || r.MaxWait != 0 || r.Metadata != "" || r.Cost < 0 || r.Costs != (weir.Costs{}) ||
 		len(each) > 0 && len(each) < len(d.rules) || ctx.Err() != nil {
@@ -217,7 +217,9 @@ func (d *decider) keep(ctx context.Context, f *fetched, res *weir.Result, resets
 	f.start(res)
 	if f.held == 0 {
 		f.holding.learn(&weir.Result{Remaining: res.Granted + res.Remaining})
-		d.owed.end(f)
+		if f.charged > 0 {
+			d.owed.again(f)
+		}
 		return false
 	}
 	h := f.holding

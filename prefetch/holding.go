@@ -1,6 +1,7 @@
 package prefetch
 
 import (
+	"container/list"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,8 @@ type fetched struct {
 	until time.Duration // the end of the use of its tokens
 	worth time.Duration // after it, unused tokens are no longer in any limit
 
-	place owedPlace
+	place *list.Element // in the list of the owed; nil if it is not there
+	ended bool          // nobody can use its tokens
 }
 
 // start sets the fields of f that follow from its result res.
@@ -181,24 +183,16 @@ func (h *holding) idle(now, most time.Duration) bool {
 	return h.busy == nil && (now-h.last > most || h.last-now > most)
 }
 
-// places returns the table of p. It is nil until the first holding is made.
-func (p *Pool) places() []atomic.Pointer[holding] {
-	if t := p.table.Load(); t != nil {
-		return *t
-	}
-	return nil
+// place returns the first place of a key, or one of those after it.
+func (p *Pool) place(hash uint64, after int) *atomic.Pointer[holding] {
+	return &p.places[(hash+uint64(after))&uint64(len(p.places)-1)]
 }
 
 // find returns the holding of a key, or nil.
 func (p *Pool) find(key *weir.Key, l *limits) *holding {
-	places := p.places()
-	if places == nil {
-		return nil
-	}
-	first := key.Hash(p.seed)
-	for i := range uint64(ways) {
-		h := places[(first+i)&uint64(len(places)-1)].Load()
-		if h != nil && h.key.Equal(key) && h.limits == *l {
+	hash := key.Hash(p.seed)
+	for i := range ways {
+		if h := p.place(hash, i).Load(); h != nil && h.key.Equal(key) && h.limits == *l {
 			return h
 		}
 	}
@@ -213,16 +207,12 @@ func (p *Pool) hold(key *weir.Key, l *limits, since time.Duration) *holding {
 	}
 	p.making.Lock()
 	defer p.making.Unlock()
-	if p.table.Load() == nil {
-		t := make([]atomic.Pointer[holding], p.opts.MaxKeys)
-		p.table.Store(&t)
-	}
 	if h := p.find(key, l); h != nil {
 		return h
 	}
-	places, first, now := p.places(), key.Hash(p.seed), p.now()
-	for i := range uint64(ways) {
-		place := &places[(first+i)&uint64(len(places)-1)]
+	hash, now := key.Hash(p.seed), p.now()
+	for i := range ways {
+		place := p.place(hash, i)
 		old := place.Load()
 		if old != nil {
 			old.mu.Lock()
@@ -242,13 +232,9 @@ func (p *Pool) hold(key *weir.Key, l *limits, since time.Duration) *holding {
 
 // drop ends the use of all tokens of a key, whatever their limits are.
 func (p *Pool) drop(key *weir.Key) {
-	places := p.places()
-	if places == nil {
-		return
-	}
-	first := key.Hash(p.seed)
-	for i := range uint64(ways) {
-		if h := places[(first+i)&uint64(len(places)-1)].Load(); h != nil && h.key.Equal(key) {
+	hash := key.Hash(p.seed)
+	for i := range ways {
+		if h := p.place(hash, i).Load(); h != nil && h.key.Equal(key) {
 			h.mu.Lock()
 			h.resets++
 			h.end(&p.owed)

@@ -6,34 +6,35 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/denycache"
+	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/prefetch"
 )
 
 // More keys than places are decided one by one. The tokens of a key that is no longer
 // used come back when another key needs its place.
-func TestPrefetchPlaces(t *testing.T) {
+func TestPlaces(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
 	other := weirtest.New(t, weirtest.NewStore(c), weirtest.Window(1000, time.Hour))
 	l, log := prefetching(t, other, c, prefetch.Options{MaxKeys: 1}) // four places
-	use := func(key string) {
+	use := func(key string, least, most int) {
+		log.take()
 		for range 100 {
 			weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf(key)})
 		}
+		if n := len(log.take()); n < least || n > most {
+			t.Errorf("100 requests of the key %.9s took %d calls, want from %d to %d", key, n, least, most)
+		}
 	}
 	for i := range 4 {
-		use(weirtest.Number(i))
+		use(weirtest.Number(i), 1, 20)
 	}
-	log.take()
-	if use("other"); len(log.take()) != 100 {
-		t.Error("a fifth key has tokens")
-	}
+	use("a fifth", 100, 100)
+	use(string(make([]byte, 2000)), 100, 100)
 	c.Advance(2 * time.Second)
-	if use("other"); len(log.take()) > 20 {
-		t.Error("a new key has no tokens, but the other keys are not used any more")
-	}
+	use(string(make([]byte, 2000)), 100, 104) // and tokens of four keys come back
+	use("a fifth", 1, 20)
 	if err := log.pool.Return(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -42,18 +43,11 @@ func TestPrefetchPlaces(t *testing.T) {
 			t.Errorf("key %d: %d tokens remain, want 900", i, n)
 		}
 	}
-	long := string(make([]byte, 2000))
-	for range 20 {
-		weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf(long)})
-	}
-	if n := len(log.take()); n < 20 {
-		t.Errorf("20 requests of a long key took %d calls, want 20", n)
-	}
 }
 
 // A key that is used keeps its place and its tokens, even if it is used while another
 // key, which needs a place, waits for the store.
-func TestPrefetchKeepsPlaces(t *testing.T) {
+func TestKeepsPlaces(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
 	l, log := prefetching(t, weirtest.New(t, weirtest.NewStore(c), weirtest.Window(100_000, time.Hour)), c, prefetch.Options{MaxKeys: 4})
@@ -81,42 +75,89 @@ func TestPrefetchKeepsPlaces(t *testing.T) {
 	}
 }
 
-// A denial that a denycache.Cache around the Pool remembers ends when the Pool returns
-// tokens of the key, for whatever reason.
-func TestReturnEndsDenials(t *testing.T) {
+// Limiters with the same keys and limits share held tokens, and others do not. Over
+// another store, they cannot share a Pool.
+func TestShared(t *testing.T) {
 	t.Parallel()
-	for name, back := range map[string]func(t *testing.T, pool *prefetch.Pool, c *weirtest.Clock, l *weir.Limiter, denied func()){
-		"Return": func(t *testing.T, pool *prefetch.Pool, _ *weirtest.Clock, _ *weir.Limiter, denied func()) {
-			denied()
-			if err := pool.Return(t.Context()); err != nil {
+	c := weirtest.NewClock()
+	st := weirtest.NewStore(c)
+	spans := func(window time.Duration) algorithm.SlidingBuckets {
+		return algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: window, Limit: 1000}}}
+	}
+	a, b := weir.Rule{Name: "a", Algorithm: weirtest.Window(1000, time.Hour)}, weir.Rule{Name: "b", Algorithm: spans(5 * time.Second)}
+	policy := func(name string, opts *weir.Options) *weir.Limiter {
+		l, err := weir.NewPolicy(st, weir.Policy{Name: name, Rules: []weir.Rule{a, b}}, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	l, log := prefetching(t, policy("t", nil), c, prefetch.Options{})
+	shared := func(l *weir.Limiter) *weir.Limiter { return weirtest.Wrap(t, l, log.pool.Wrap, log.wrap) }
+	warm(t, l, log, 10)
+	warm(t, weirtest.Only(t, l, "a"), log, 10)
+	for name, tt := range map[string]struct {
+		l    *weir.Limiter
+		want string
+	}{
+		"the limiter":    {weirtest.Wrap(t, l), "[]"},
+		"the same limit": {weirtest.With(t, l, a), "[]"},
+		"another limit":  {weirtest.With(t, l, weir.Rule{Name: "a", Algorithm: weirtest.Window(999, time.Hour)}), "[Consume]"},
+		"another span":   {weirtest.With(t, l, weir.Rule{Name: "b", Algorithm: spans(10 * time.Second)}), "[Consume]"},
+		"the first rule": {weirtest.Only(t, l, "a"), "[]"},
+		"the other rule": {weirtest.Only(t, l, "b"), "[Consume]"},
+		"the same keys":  {shared(policy("t", nil)), "[]"},
+		"another name":   {shared(policy("other", nil)), "[Consume]"},
+		"another prefix": {shared(policy("t", &weir.Options{Prefix: "p"})), "[Consume]"},
+	} {
+		weirtest.Allow(t, tt.l, weir.Request{Key: weir.KeyOf("u")})
+		if ops := log.ops(); ops != tt.want {
+			t.Errorf("%s: %s reached the store, want %s", name, ops, tt.want)
+		}
+	}
+	_, err := weirtest.New(t, weirtest.NewStore(c), weirtest.Window(1000, time.Hour)).Wrap(log.pool.Wrap)
+	wantError(t, err, nil, "limiter over another store: make a Pool for each store")
+}
+
+// A Reset ends the use of the held tokens, including those of a prefetch that is under
+// way.
+func TestReset(t *testing.T) {
+	t.Parallel()
+	for _, during := range []bool{false, true} {
+		c := weirtest.NewClock()
+		other := weirtest.New(t, weirtest.NewStore(c), weirtest.Window(1000, time.Hour))
+		l, log := prefetching(t, other, c, prefetch.Options{})
+		warm(t, l, log, 10)
+		plan := weirtest.With(t, l, weir.Rule{Algorithm: weirtest.Window(1000, time.Hour)})
+		reset := func() {
+			if err := plan.Reset(t.Context(), "u"); err != nil {
 				t.Error(err)
 			}
-		},
-		"another key": func(t *testing.T, _ *prefetch.Pool, c *weirtest.Clock, l *weir.Limiter, denied func()) {
-			denied()
-			c.Advance(2 * time.Second)
-			weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("v")})
-		},
-		"the denied request": func(_ *testing.T, _ *prefetch.Pool, c *weirtest.Clock, _ *weir.Limiter, denied func()) {
-			c.Advance(2 * time.Second)
-			denied()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := weirtest.NewClock()
-			l, log := prefetching(t, weirtest.New(t, weirtest.NewStore(c), weirtest.Window(1000, time.Hour)), c, prefetch.Options{MaxAge: time.Second})
-			l = weirtest.Wrap(t, l, denycache.New(&denycache.Options{MaxAge: time.Hour, Now: c.Now}).Wrap, weirtest.Pass)
-			held := warm(t, l, log, 50)
-			r := weir.Request{Key: weir.KeyOf("u"), Cost: weirtest.Left(t, l, "u").Remaining + held/2}
-			back(t, log.pool, c, l, func() {
-				if res := weirtest.Decide(t, l, r); res.Allowed {
-					t.Fatalf("got %+v, want it denied, because the Pool holds %d tokens", res, held)
+		}
+		if during {
+			log.before = func(_ context.Context, r weir.Request) {
+				if r.Op == weir.TakeUpTo {
+					log.before = nil
+					reset()
 				}
-			})
-			if res := weirtest.Decide(t, l, r); !res.Allowed {
-				t.Errorf("got %+v, want it allowed: the store has all tokens again", res)
 			}
-		})
+			for log.before != nil {
+				weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+			}
+		} else {
+			reset()
+		}
+		was := weirtest.Left(t, other, "u").Remaining
+		log.take()
+		weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+		if calls := log.take(); len(calls) == 0 || calls[0].Op != weir.TakeUpTo {
+			t.Errorf("during a prefetch %v: %v reached the store, want that no token was held", during, calls)
+		}
+		if err := log.pool.Return(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := weirtest.Left(t, other, "u").Remaining; was < 900 || got < 998 {
+			t.Errorf("during a prefetch %v: %d tokens remain, then %d", during, was, got)
+		}
 	}
 }

@@ -12,104 +12,82 @@ import (
 )
 
 // owed has the prefetches whose unused tokens are to be returned, now or when they are
-// too old. Its mutex is locked after the mutex of a holding.
+// too old. Its mutex is locked after the mutex of a holding, and guards place and ended of
+// each fetched.
 type owed struct {
-	mu    sync.Mutex
-	live  list.List // of *fetched whose tokens can be used, the oldest first
-	ended list.List // of *fetched with unused tokens that nobody can use
-	late  list.List // of *fetched whose prefetch or return failed
-	odd   bool      // next returned one of late before one of the others
-}
-
-// An owedPlace is the place of a fetched in a list. The mutex of the owed guards it.
-type owedPlace struct {
-	live *list.Element
-	gone bool // it is not live any more, or never was
+	mu     sync.Mutex
+	list   list.List // of *fetched: first those whose tokens nobody can use any more, then the oldest
+	failed list.List // of *fetched whose prefetch or return failed: their server can be away
+	odd    bool      // next returned one of failed before one of the others
 }
 
 // begin adds f, whose tokens can now be used.
 func (o *owed) begin(f *fetched) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	f.place.live = o.live.PushBack(f)
+	f.place = o.list.PushBack(f)
 }
 
-// end notes that nobody can use tokens of f any more.
+// end notes that nobody can use tokens of f any more. The caller holds the mutex of its
+// holding.
 func (o *owed) end(f *fetched) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if f.place.gone {
-		return
-	}
-	o.remove(f)
-	if f.charged > f.used {
-		o.push(&o.ended, f)
-	}
-}
-
-// remove removes f from the list live. The caller holds o.mu.
-func (o *owed) remove(f *fetched) {
-	f.place.gone = true
-	if f.place.live != nil {
-		o.live.Remove(f.place.live)
-	}
-}
-
-// maxEnded is the largest number of prefetches that wait for their return. Only an outage
-// leaves that many.
-const maxEnded = 1 << 16
-
-// push adds f to l, which is ended or late. If too many prefetches wait, it removes one.
-// The caller holds o.mu.
-func (o *owed) push(l *list.List, f *fetched) {
-	l.PushBack(f)
 	switch {
-	case o.ended.Len()+o.late.Len() <= maxEnded:
-	case o.late.Len() > 0:
-		o.late.Remove(o.late.Front())
+	case f.place == nil: // somebody returns them just now
+	case f.charged == f.used:
+		o.remove(f)
 	default:
-		o.ended.Remove(o.ended.Front())
+		f.ended = true
+		o.list.MoveToFront(f.place)
 	}
 }
+
+// remove removes f from the list. The caller holds o.mu.
+func (o *owed) remove(f *fetched) {
+	o.list.Remove(f.place)
+	f.place = nil
+}
+
+// maxFailed is the largest number of failed prefetches that wait for their return. Only an
+// outage leaves that many. The others are fewer, because each busy key has one, and each
+// prefetch that ends one also returns one.
+const maxFailed = 1 << 16
 
 // again adds f, whose prefetch or return failed.
 func (o *owed) again(f *fetched) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.push(&o.late, f)
+	if o.failed.PushBack(f); o.failed.Len() > maxFailed {
+		o.failed.Remove(o.failed.Front())
+	}
 }
 
-// next removes and returns the next prefetch whose tokens are to be returned, or nil. It
-// returns a live prefetch only if that is too old at the time now. Prefetches of failed
-// calls come last or, if late is true, every second time.
+// next removes and returns the next prefetch whose tokens are to be returned, or nil. If
+// its tokens can be used, they are too old at the time now. Failed prefetches come last
+// or, if late is true, every second time.
 func (o *owed) next(now time.Duration, late bool) *fetched {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if e := o.late.Front(); e != nil && late {
-		if o.odd = !o.odd; o.odd {
-			return o.late.Remove(e).(*fetched)
-		}
-	}
-	if e := o.ended.Front(); e != nil {
-		return o.ended.Remove(e).(*fetched)
-	}
-	if e := o.live.Front(); e != nil {
-		if f := e.Value.(*fetched); now >= f.until {
+	failed, first := o.failed.Front(), o.list.Front()
+	o.odd = late && failed != nil && !o.odd
+	if first != nil && !o.odd {
+		if f := first.Value.(*fetched); f.ended || now >= f.until {
 			o.remove(f)
 			return f
 		}
 	}
-	if e := o.late.Front(); e != nil {
-		return o.late.Remove(e).(*fetched)
+	if failed == nil {
+		return nil
 	}
-	return nil
+	return o.failed.Remove(failed).(*fetched)
 }
 
-// len returns the number of prefetches in all lists.
+// len returns the number of prefetches.
 func (o *owed) len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.live.Len() + o.ended.Len() + o.late.Len()
+	return o.list.Len() + o.failed.Len()
 }
 
 // returnPause is the time after a return that failed in which no request returns tokens,
@@ -117,8 +95,8 @@ func (o *owed) len() int {
 // is away would delay every request, including those for other servers of a cluster.
 const returnPause = time.Second
 
-// If a return failed less than lateAfter ago, prefetches of failed calls are returned
-// last: their server can be away, and the others need not wait for it.
+// If a return failed less than lateAfter ago, failed prefetches are returned last: the
+// others need not wait for their server.
 const lateAfter = 10 * returnPause
 
 // A failedReturn says when a return failed, and how much time it had.

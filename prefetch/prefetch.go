@@ -57,8 +57,8 @@
 // refilled in the meantime are not returned: see [weir.Limiter.Refund].
 //
 // The store keeps one more key for each rule and prefetch, until the tokens have been
-// refilled. If a window is hours or days long, choose a longer MaxAge, so that it has fewer
-// of these keys.
+// refilled. If a window is hours or days long, choose a longer MaxAge, so that it has
+// fewer of these keys.
 //
 // # Errors
 //
@@ -66,8 +66,9 @@
 // that it consumed. During an outage, requests use up the held tokens. Then an
 // outage.Breaker inside the Pool answers.
 //
-// Of the requests of DoMany, those that held tokens do not answer are one batch. An observer
-// inside the Pool sees each TakeUpTo and Settle, and one around it sees every answer.
+// Of the requests of DoMany, those that held tokens do not answer are one batch. An
+// observer inside the Pool sees each TakeUpTo and Settle, and one around it sees every
+// answer.
 package prefetch
 
 import (
@@ -131,9 +132,9 @@ type Pool struct {
 	invalid error     // the error of Wrap if the Options are not valid
 	start   time.Time // times are measured from it
 	seed    maphash.Seed
-	making  sync.Mutex                                // of holdings
-	table   atomic.Pointer[[]atomic.Pointer[holding]] // nil until the first holding
-	away    atomic.Bool                               // the last answer was made without the store
+	making  sync.Mutex                // of holdings
+	places  []atomic.Pointer[holding] // MaxKeys of them
+	away    atomic.Bool               // the last answer was made without the store
 	owed    owed
 	failed  atomic.Pointer[failedReturn] // the last return that failed; nil if none did
 	store   onestore.Mark
@@ -146,7 +147,9 @@ func New(opts *Options) *Pool {
 	if opts != nil {
 		p.opts = *opts
 	}
-	p.invalid = p.opts.complete()
+	if p.invalid = p.opts.complete(); p.invalid == nil {
+		p.places = make([]atomic.Pointer[holding], p.opts.MaxKeys)
+	}
 	if p.start = time.Now(); p.opts.Now != nil {
 		p.start = p.opts.Now()
 	}
@@ -174,8 +177,8 @@ func (o *Options) complete() error {
 // remembers the denials. The limiters that With and Only return share the Pool, and hold
 // tokens of a key for each set of limits.
 //
-// The error is [weir.ErrUnsupported] if a rule has a Cost or a Unit, is a shadow rule or an
-// algorithm.Pause, queues its requests as an algorithm.LeakyBucket does, or cannot be
+// The error is [weir.ErrUnsupported] if a rule has a Cost or a Unit, is a shadow rule or
+// an algorithm.Pause, queues its requests as an algorithm.LeakyBucket does, or cannot be
 // settled, because unused tokens are returned with [weir.Limiter.Settle]. Wrap also
 // rejects Options that are not valid, a next that has a Pool, and a limiter over another
 // store than the first.

@@ -50,16 +50,6 @@ func (t *tap) ops() string {
 	return fmt.Sprint(ops)
 }
 
-// prefetches returns the number of recorded prefetches, and forgets the requests.
-func (t *tap) prefetches() (n int) {
-	for _, r := range t.take() {
-		if r.Op == weir.TakeUpTo {
-			n++
-		}
-	}
-	return n
-}
-
 type tapped struct {
 	*tap
 	next weir.Decider
@@ -81,14 +71,14 @@ func (t tapped) Decide(ctx context.Context, r weir.Request, each []weir.Result) 
 	return res, err
 }
 
-// prefetching returns l with a Pool, and a tap on its calls.
-func prefetching(t testing.TB, l *weir.Limiter, c *weirtest.Clock, p prefetch.Options) (*weir.Limiter, *tap) {
+// prefetching returns l with a Pool, a tap on its calls, and then the wrappers inside.
+func prefetching(t testing.TB, l *weir.Limiter, c *weirtest.Clock, p prefetch.Options, inside ...weir.Wrapper) (*weir.Limiter, *tap) {
 	t.Helper()
 	if c != nil {
 		p.Now = c.Now
 	}
 	log := &tap{pool: prefetch.New(&p)}
-	return weirtest.Wrap(t, l, log.pool.Wrap, log.wrap), log
+	return weirtest.Wrap(t, l, append([]weir.Wrapper{log.pool.Wrap, log.wrap}, inside...)...), log
 }
 
 // wantError is weirtest.WantError for the errors of this package.
@@ -111,6 +101,16 @@ func warm(t testing.TB, l *weir.Limiter, log *tap, n int64) (held int64) {
 	return 0
 }
 
+// fill makes requests for the keys in turn, until each key holds prefetched tokens.
+func fill(t *testing.T, l *weir.Limiter, keys ...string) {
+	t.Helper()
+	for range 100 {
+		for _, key := range keys {
+			weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf(key)})
+		}
+	}
+}
+
 // prefetchable has every algorithm that can be prefetched, with a limit of 1,000 tokens.
 var prefetchable = []algorithm.Algorithm{
 	algorithm.GCRA{Rate: algorithm.PerSecond(100), Burst: 1000},
@@ -125,8 +125,8 @@ var prefetchable = []algorithm.Algorithm{
 }
 
 // While no time passes, a limiter that prefetches answers as one without does, with few
-// calls.
-func TestPrefetchSame(t *testing.T) {
+// calls. Return returns exactly what was not used.
+func TestSame(t *testing.T) {
 	t.Parallel()
 	for _, a := range prefetchable {
 		for _, cost := range []int64{0, 1, 3} {
@@ -134,78 +134,112 @@ func TestPrefetchSame(t *testing.T) {
 				t.Parallel()
 				c := weirtest.NewClock()
 				policy := weirtest.Rules(weir.Rule{Name: "a", Algorithm: a}, weir.Rule{Name: "b", Algorithm: weirtest.Window(2000, time.Hour)})
-				bare := weirtest.NewPolicy(t, weirtest.NewStore(c), policy)
-				l, log := prefetching(t, weirtest.NewPolicy(t, weirtest.NewStore(c), policy), c, prefetch.Options{})
+				bare, other := weirtest.NewPolicy(t, weirtest.NewStore(c), policy), weirtest.NewPolicy(t, weirtest.NewStore(c), policy)
+				l, log := prefetching(t, other, c, prefetch.Options{})
+				calls := 0
 				const steps = 1010
 				for i := range steps {
 					r := weir.Request{Key: weir.KeyOf("u"), Cost: cost}
 					all, wantAll := make([]weir.Result, 2), make([]weir.Result, 2)
-					want, err := bare.Decide(t.Context(), r, wantAll)
-					if err != nil {
-						t.Fatal(err)
-					}
-					got, err := l.Decide(t.Context(), r, all[:i%2*2])
+					want := weirtest.Decide(t, bare, r, wantAll...)
+					got := weirtest.Decide(t, l, r, all[:i%2*2]...)
 					if want.Allowed { // tokens were consumed earlier
 						got.ResetAfter = want.ResetAfter
 						for n := range all {
 							all[n].ResetAfter = wantAll[n].ResetAfter
 						}
 					}
-					if err != nil || got != want {
-						t.Fatalf("request %d: got %+v, %v, want %+v", i, got, err, want)
+					if got != want || i%2 == 1 && !slices.Equal(all, wantAll) {
+						t.Fatalf("request %d: got %+v of %+v, want %+v of %+v", i, got, all, want, wantAll)
 					}
-					if i%2 == 1 && !slices.Equal(all, wantAll) {
-						t.Fatalf("request %d: got %+v, want %+v", i, all, wantAll)
+					if i != 200 {
+						continue
+					}
+					held := weirtest.Left(t, other, "u").Remaining < weirtest.Left(t, bare, "u").Remaining
+					calls += len(log.take())
+					for range 2 {
+						if err := log.pool.Return(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if got, want := weirtest.Left(t, other, "u").Remaining, weirtest.Left(t, bare, "u").Remaining; got != want || !held {
+						t.Errorf("%d tokens remain, want %d; some were held: %v", got, want, held)
+					}
+					if ops := log.ops(); ops != "[Settle]" {
+						t.Errorf("Return: %s reached the store, want one Settle", ops)
 					}
 				}
-				allowed := int(1000 / max(cost, 1))
-				if n := len(log.take()) - (steps - allowed); n > 50 {
-					t.Errorf("%d allowed requests took %d calls, want at most 50", allowed, n)
+				allowed := 1000 / max(cost, 1)
+				if n := calls + len(log.take()) - (steps - int(allowed)); n > 60 {
+					t.Errorf("%d allowed requests took %d calls, want at most 60", allowed, n)
 				}
 			})
 		}
 	}
 }
 
-// Which requests held tokens answer, and what reaches the store instead.
-func TestPrefetchAnswers(t *testing.T) {
+// Which requests held tokens answer, and when they end: with MaxAge, with their window,
+// and when the clock goes back. What they do not answer reaches the store. Tokens that
+// have ended are returned if they are still in a limit.
+func TestAnswers(t *testing.T) {
 	t.Parallel()
 	u := weir.KeyOf("u")
+	same := weir.Request{Key: u}
+	one := func(a algorithm.Algorithm) weir.Policy { return weirtest.Rules(weir.Rule{Name: "a", Algorithm: a}) }
+	hour, minute := one(weirtest.Window(1000, time.Hour)), one(weirtest.Window(1000, time.Minute))
+	both := weirtest.Rules(weir.Rule{Name: "b", Algorithm: weirtest.Window(1000, time.Hour)}, minute.Rules[0])
+	bucket := one(algorithm.GCRA{Rate: algorithm.PerSecond(1000), Burst: 1000})
+	const late = 59500 * time.Millisecond // in a window of a minute
 	for name, tt := range map[string]struct {
-		ask  weir.Request
-		want string // the ops that reach the store
+		policy weir.Policy
+		before time.Duration // the prefetch
+		wait   time.Duration // after it
+		ask    weir.Request
+		want   string // the ops that reach the store
 	}{
-		"the same request":  {weir.Request{Key: u}, "[]"},
-		"a higher cost":     {weir.Request{Key: u, Cost: 5}, "[]"},
-		"too high a cost":   {weir.Request{Key: u, Cost: 100}, "[TakeUpTo Settle]"},
-		"another key":       {weir.Request{Key: weir.KeyOf("v")}, "[Consume]"},
-		"an ID":             {weir.Request{Key: u, ID: "x"}, "[Consume]"},
-		"MaxWait":           {weir.Request{Key: u, MaxWait: time.Second}, "[Consume]"},
-		"Metadata":          {weir.Request{Key: u, Metadata: "x"}, "[Consume]"},
-		"a negative cost":   {weir.Request{Key: u, Cost: -1}, "[Consume]"},
-		"Peek":              {weir.Request{Key: u, Op: weir.Peek}, "[Peek]"},
-		"TakeUpTo":          {weir.Request{Key: u, Op: weir.TakeUpTo, Cost: 2}, "[TakeUpTo]"},
-		"Force":             {weir.Request{Key: u, Op: weir.Force}, "[Force]"},
-		"Refund":            {weir.Request{Key: u, Op: weir.Refund, ID: "x"}, "[Refund]"},
-		"Settle":            {weir.Request{Key: u, Op: weir.Settle, ID: "x", Actual: weir.ActualCost(1)}, "[Settle]"},
-		"another number of": {weir.Request{Key: weir.KeyOf("u", "v")}, "[Consume]"},
+		"the same request":                  {hour, 0, 0, same, "[]"},
+		"a higher cost":                     {hour, 0, 0, weir.Request{Key: u, Cost: 5}, "[]"},
+		"too high a cost":                   {hour, 0, 0, weir.Request{Key: u, Cost: 100}, "[TakeUpTo Settle]"},
+		"another key":                       {hour, 0, 0, weir.Request{Key: weir.KeyOf("v")}, "[Consume]"},
+		"an ID":                             {hour, 0, 0, weir.Request{Key: u, ID: "x"}, "[Consume]"},
+		"MaxWait":                           {bucket, 0, 0, weir.Request{Key: u, MaxWait: time.Second}, "[Consume]"},
+		"Metadata":                          {hour, 0, 0, weir.Request{Key: u, Metadata: "x"}, "[Consume]"},
+		"Costs":                             {hour, 0, 0, weir.Request{Key: u, Costs: weir.CostsOf(map[string]int64{"x": 1})}, "[Consume]"},
+		"a negative cost":                   {hour, 0, 0, weir.Request{Key: u, Cost: -1}, "[Consume]"},
+		"Peek":                              {hour, 0, 0, weir.Request{Key: u, Op: weir.Peek}, "[Peek]"},
+		"TakeUpTo":                          {hour, 0, 0, weir.Request{Key: u, Op: weir.TakeUpTo, Cost: 2}, "[TakeUpTo]"},
+		"Force":                             {hour, 0, 0, weir.Request{Key: u, Op: weir.Force}, "[Force]"},
+		"Refund":                            {hour, 0, 0, weir.Request{Key: u, Op: weir.Refund, ID: "x"}, "[Refund]"},
+		"Settle":                            {hour, 0, 0, weir.Request{Key: u, Op: weir.Settle, ID: "x", Actual: weir.ActualCost(1)}, "[Settle]"},
+		"more segments":                     {hour, 0, 0, weir.Request{Key: weir.KeyOf("u", "v")}, "[Consume]"},
+		"just before MaxAge":                {hour, 0, time.Second - time.Microsecond, same, "[]"},
+		"MaxAge":                            {hour, 0, time.Second, same, "[Consume Settle]"},
+		"just before the end of the window": {minute, late, 499_999 * time.Microsecond, same, "[]"},
+		"the end of the window":             {minute, late, 500 * time.Millisecond, same, "[Consume]"},
+		"the end of one of two windows":     {both, late, 500 * time.Millisecond, same, "[Consume Settle]"},
+		"a full bucket":                     {bucket, 0, 500 * time.Millisecond, same, "[]"},
+		"a full bucket, and MaxAge":         {bucket, 0, 2 * time.Second, same, "[Consume]"},
+		"the clock went back":               {hour, 0, -time.Millisecond, same, "[TakeUpTo Settle]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := weirtest.NewClock()
-			other := weirtest.New(t, weirtest.NewStore(c), algorithm.TokenBucket{Capacity: 1000, Refill: algorithm.PerSecond(1)})
+			other := weirtest.NewPolicy(t, weirtest.NewStore(c), tt.policy)
 			l, log := prefetching(t, other, c, prefetch.Options{})
-			held := warm(t, l, log, 10)
-			want, wantErr := other.Decide(t.Context(), tt.ask, nil)
-			got, err := l.Decide(t.Context(), tt.ask, nil)
-			if ops := log.ops(); ops != tt.want {
-				t.Errorf("%s reached the store, want %s", ops, tt.want)
+			weirtest.Allow(t, l, same)
+			c.Advance(tt.before)
+			held := warm(t, l, log, 30)
+			c.Advance(tt.wait)
+			_, wantErr := other.Decide(t.Context(), tt.ask, nil)
+			res, err := l.Decide(t.Context(), tt.ask, nil)
+			if ops := log.ops(); ops != tt.want || (err == nil) != (wantErr == nil) || tt.ask.Op == weir.Consume && res.Allowed != (err == nil) {
+				t.Errorf("%s reached the store, want %s; got %+v, %v", ops, tt.want, res, err)
 			}
-			if (err == nil) != (wantErr == nil) || got.Allowed != want.Allowed {
-				t.Errorf("got %+v, %v, want %+v, %v", got, err, want, wantErr)
+			if tt.wait != 0 || tt.ask.Cost > held {
+				return
 			}
 			for range held - 5 { // what remains is still held
-				weirtest.Allow(t, l, weir.Request{Key: u})
+				weirtest.Allow(t, l, same)
 			}
 			if ops := log.ops(); ops != "[]" {
 				t.Errorf("%s reached the store, want that the tokens are still held", ops)
@@ -216,7 +250,7 @@ func TestPrefetchAnswers(t *testing.T) {
 
 // The results of held tokens are as of the prefetch, less the time since. A request that
 // the limiter would not decide is an error, even if tokens are held.
-func TestPrefetchResults(t *testing.T) {
+func TestResults(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
 	l, log := prefetching(t, weirtest.NewPolicy(t, weirtest.NewStore(c), weirtest.Rules(
@@ -246,121 +280,8 @@ func TestPrefetchResults(t *testing.T) {
 	}
 }
 
-// Tokens end with MaxAge, with their window, and when the clock goes back. They come back
-// to the limit with a later call.
-func TestPrefetchEnds(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		algorithm algorithm.Algorithm
-		before    time.Duration // the prefetch
-		wait      time.Duration // after it
-		want      string
-		back      bool // tokens
-	}{
-		"just before MaxAge":                {weirtest.Window(1000, time.Hour), 0, time.Second - time.Microsecond, "[]", false},
-		"MaxAge":                            {weirtest.Window(1000, time.Hour), 0, time.Second, "[Consume Settle]", true},
-		"just before the end of the window": {weirtest.Window(1000, time.Minute), 59500 * time.Millisecond, 499_999 * time.Microsecond, "[]", false},
-		"the end of the window":             {weirtest.Window(1000, time.Minute), 59500 * time.Millisecond, 500 * time.Millisecond, "[Consume]", false},
-		"the end of one of two windows":     {nil, 59500 * time.Millisecond, 500 * time.Millisecond, "[Consume Settle]", true},
-		"a full bucket":                     {algorithm.GCRA{Rate: algorithm.PerSecond(1000), Burst: 1000}, 0, 500 * time.Millisecond, "[]", false},
-		"a full bucket, and MaxAge":         {algorithm.GCRA{Rate: algorithm.PerSecond(1000), Burst: 1000}, 0, 2 * time.Second, "[Consume]", false},
-		"the clock went back":               {weirtest.Window(1000, time.Hour), 0, -time.Millisecond, "[TakeUpTo Settle]", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := weirtest.NewClock()
-			policy := weirtest.Rules(weir.Rule{Name: "a", Algorithm: tt.algorithm})
-			if tt.algorithm == nil {
-				policy = weirtest.Rules(weir.Rule{Name: "b", Algorithm: weirtest.Window(1000, time.Hour)}, weir.Rule{Name: "a", Algorithm: weirtest.Window(1000, time.Minute)})
-			}
-			other := weirtest.NewPolicy(t, weirtest.NewStore(c), policy)
-			l, log := prefetching(t, other, c, prefetch.Options{})
-			weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u")})
-			c.Advance(tt.before)
-			warm(t, l, log, 30)
-			c.Advance(tt.wait)
-			left, err := other.Only("b")
-			if err != nil {
-				left = other
-			}
-			was, err := left.Peek(t.Context(), "u")
-			if err != nil {
-				t.Fatal(err)
-			}
-			weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u")})
-			calls := log.take()
-			ops, taken := []weir.Op{}, int64(0)
-			for _, r := range calls {
-				ops = append(ops, r.Op)
-				switch r.Op {
-				case weir.TakeUpTo:
-					taken = r.Cost
-				case weir.Consume:
-					taken = 1
-				}
-			}
-			if fmt.Sprint(ops) != tt.want {
-				t.Fatalf("%v reached the store, want %s", ops, tt.want)
-			}
-			now, err := left.Peek(t.Context(), "u")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if back := now.Remaining > was.Remaining-taken; back != tt.back {
-				t.Errorf("%d tokens remained, then %d were prefetched, and %d remain: tokens came back: %v, want %v", was.Remaining, taken, now.Remaining, back, tt.back)
-			}
-		})
-	}
-}
-
-// Return returns exactly what was not used, for every algorithm.
-func TestReturn(t *testing.T) {
-	t.Parallel()
-	for _, a := range prefetchable {
-		t.Run(fmt.Sprintf("%T", a), func(t *testing.T) {
-			t.Parallel()
-			c := weirtest.NewClock()
-			other := weirtest.New(t, weirtest.NewStore(c), a)
-			l, log := prefetching(t, other, c, prefetch.Options{})
-			plan := weirtest.With(t, weirtest.Wrap(t, l), weir.Rule{Algorithm: a}) // shares the held tokens
-			const used = 200
-			for i := range used {
-				weirtest.Allow(t, []*weir.Limiter{l, plan}[i%2], weir.Request{Key: weir.KeyOf("u")})
-			}
-			if n := log.prefetches(); n == 0 || n > 20 {
-				t.Errorf("%d prefetches, want from 1 to 20 for both limiters", n)
-			}
-			if res := weirtest.Left(t, other, "u"); res.Remaining >= 1000-used {
-				t.Fatalf("got %+v, want that tokens are held", res)
-			}
-			log.take()
-			for range 2 {
-				if err := log.pool.Return(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if res := weirtest.Left(t, other, "u"); res.Remaining != 1000-used {
-				t.Errorf("%d remain, want %d", res.Remaining, 1000-used)
-			}
-			if ops := log.ops(); ops != "[Settle]" {
-				t.Errorf("%s reached the store, want one Settle", ops)
-			}
-			weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u")})
-			if ops := log.ops(); ops != "[TakeUpTo]" {
-				t.Errorf("%s reached the store, want that the tokens are no longer held", ops)
-			}
-		})
-	}
-	if err := prefetch.New(nil).Return(t.Context()); err != nil {
-		t.Errorf("without a limiter: %v", err)
-	}
-	for _, p := range []*prefetch.Pool{nil, {}} {
-		wantError(t, p.Return(t.Context()), nil, "make one with New")
-	}
-}
-
 // A limiter whose tokens cannot be consumed ahead of requests says why.
-func TestPrefetchMisuse(t *testing.T) {
+func TestMisuse(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
 	good := weir.Rule{Name: "good", Algorithm: weirtest.PerSecond}
@@ -396,6 +317,10 @@ func TestPrefetchMisuse(t *testing.T) {
 	for _, p := range []*prefetch.Pool{nil, {}} {
 		_, err := l.Wrap(p.Wrap)
 		wantError(t, err, nil, "make one with New")
+		wantError(t, p.Return(t.Context()), nil, "make one with New")
+	}
+	if err := prefetch.New(nil).Return(t.Context()); err != nil {
+		t.Errorf("Return without a limiter: %v", err)
 	}
 	l = weirtest.Wrap(t, l, prefetch.New(&prefetch.Options{MaxTokens: 2, MaxAge: time.Millisecond, MaxKeys: 1}).Wrap)
 	_, err := weirtest.Wrap(t, l, denycache.New(nil).Wrap, weirtest.Pass).Wrap(prefetch.New(nil).Wrap)

@@ -1,17 +1,15 @@
 package prefetch_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/prefetch"
-	"github.com/weir-go/weir/store"
 )
 
 // A decision from held tokens allocates nothing.
-func TestPrefetchAllocs(t *testing.T) {
+func TestAllocations(t *testing.T) {
 	l, _ := prefetching(t, weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Window(1<<40, time.Hour)), nil, prefetch.Options{MaxTokens: 1 << 20, MaxAge: time.Hour})
 	ctx := t.Context()
 	ask := func() {
@@ -27,16 +25,5 @@ func TestPrefetchAllocs(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, ask); n != 0 {
 		t.Errorf("got %v allocations, want 0", n)
-	}
-}
-
-func BenchmarkPrefetch(b *testing.B) {
-	l, _ := prefetching(b, weirtest.New(b, weirtest.NewStore(weirtest.NewClock()), weirtest.Window(1<<50, time.Hour)), nil, prefetch.Options{MaxTokens: 1 << 20, MaxAge: time.Hour})
-	ctx := b.Context()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := l.Allow(ctx, "u"); err != nil && !errors.Is(err, store.ErrUnavailable) {
-			b.Fatal(err)
-		}
 	}
 }

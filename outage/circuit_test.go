@@ -6,29 +6,20 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
 )
 
-// A play is a Decider that a test tells how to answer. It stands for the store.
-type play struct {
-	mu    sync.Mutex
-	calls []*call // that have not ended
-}
-
 // A call is a call of the Breaker's limiter, and of the store if it was asked.
 type call struct {
-	ctx    context.Context // of the store's call
-	stuck  bool            // the store's call does not heed ctx
+	stuck  bool // the store's call does not heed its context
 	answer chan func() (weir.Result, error)
 
 	// The model's part.
@@ -45,17 +36,9 @@ type call struct {
 	died any // what the call panicked with
 }
 
-func (p *play) Decide(ctx context.Context, r weir.Request, _ []weir.Result) (weir.Result, error) {
-	p.mu.Lock()
-	var c *call
-	for _, c = range p.calls {
-		if r.Metadata == fmt.Sprintf("%p", c) {
-			break
-		}
-	}
-	c.ctx, c.asked = ctx, true
-	p.mu.Unlock()
-	if c.stuck {
+// store makes the call in the place of the store.
+func (c *call) store(ctx context.Context) (weir.Result, error) {
+	if c.asked = true; c.stuck {
 		return (<-c.answer)()
 	}
 	select {
@@ -66,7 +49,7 @@ func (p *play) Decide(ctx context.Context, r weir.Request, _ []weir.Result) (wei
 	}
 }
 
-// A breakerModel says which calls ask the store.
+// A breakerModel says which calls ask the store, and what the State is.
 type breakerModel struct {
 	failures         int
 	budget, interval time.Duration
@@ -75,8 +58,25 @@ type breakerModel struct {
 	generation int
 	failed     int
 	first      time.Duration // when the first of them ended
+	before     int64         // answers before it
 	due        time.Duration // the next probe, if open
 	probe      *call
+
+	answers      int64 // without the store
+	outages      int64
+	began, ended time.Duration
+	inOutage     int64 // answers when it began, and then how many it had
+}
+
+// state returns the State without its Cause. The times are since start.
+func (m *breakerModel) state(start time.Time, now time.Duration) outage.State {
+	switch {
+	case m.outages == 0:
+		return outage.State{}
+	case m.open:
+		return outage.State{Down: true, Outages: m.outages, Began: start.Add(m.began), Lasted: now - m.began, Answers: m.answers - m.inOutage}
+	}
+	return outage.State{Outages: m.outages, Began: start.Add(m.began), Lasted: m.ended - m.began, Answers: m.inOutage}
 }
 
 // asks reports whether c, which begins now, asks the store.
@@ -104,16 +104,17 @@ func (m *breakerModel) ends(c *call, answered, failed bool, now time.Duration) {
 	switch {
 	case answered:
 		if m.open {
-			m.open = false
+			m.open, m.ended, m.inOutage = false, now, m.answers-m.inOutage
 			m.generation++
 		}
 		m.failed = 0
 	case failed && c.generation == m.generation && !m.open:
 		if m.failed++; m.failed == 1 {
-			m.first = now
+			m.first, m.before = now, m.answers
 		}
 		if m.failed >= m.failures && (m.failures == 1 || now-m.first >= m.budget) {
 			m.open, m.due = true, now+m.interval
+			m.outages, m.began, m.inOutage = m.outages+1, m.first, m.before
 		}
 	}
 }
@@ -129,29 +130,29 @@ func TestBreakerModel(t *testing.T) {
 func playHistory(t *testing.T, seed uint64, steps int) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	m := &breakerModel{failures: 1 + rnd.IntN(5), budget: 50 * time.Millisecond, interval: time.Duration(50+rnd.IntN(1000)) * time.Millisecond}
-	p := new(play)
-	l := weirtest.Wrap(t, weirtest.New(t, weirtest.NewFaulty(), withMetadata), weirtest.Around(func(weir.Decider) *play { return p }))
+	var calls []*call // that have not ended; the last has begun last
+	inner := answering(func(ctx context.Context) (weir.Result, error) { return calls[len(calls)-1].store(ctx) })
+	l := weirtest.Wrap(t, weirtest.New(t, weirtest.NewFaulty(), weirtest.PerSecond), weirtest.Around(func(weir.Decider) *answering { return &inner }))
+	start := time.Now()
+	now := func() time.Duration { return time.Since(start) }
 	var changes atomic.Int64
+	var told atomic.Pointer[outage.State]
+	told.Store(new(outage.State))
 	out := outage.New(&outage.Options{Fallback: outage.Open, Failures: m.failures, Probe: m.interval, OnChange: func(s outage.State) {
-		if n := changes.Add(1); s.Down != (n%2 == 1) || s.Outages != (n+1)/2 {
+		told.Store(&s)
+		if n := changes.Add(1); s.Down != (n%2 == 1) || s.Outages != (n+1)/2 || s.Began.Add(s.Lasted) != time.Now() {
 			t.Errorf("seed %d: change %d is %+v", seed, n, s)
 		}
 	}})
 	l = weirtest.Wrap(t, l, out.Wrap)
-	start := time.Now()
-	now := func() time.Duration { return time.Since(start) }
-	probes, opens := 0, 0
+	probes := 0
 	misuse := fmt.Errorf("misuse")
 
 	// check ends c in the model, and compares the outcome.
 	check := func(c *call, answered, failed bool, want string) {
 		<-c.done
-		p.calls = slices.DeleteFunc(p.calls, func(o *call) bool { return o == c })
-		was := m.open
+		calls = slices.DeleteFunc(calls, func(o *call) bool { return o == c })
 		m.ends(c, answered, failed, now())
-		if m.open && !was {
-			opens++
-		}
 		got := "store"
 		switch {
 		case c.died != nil:
@@ -166,6 +167,7 @@ func playHistory(t *testing.T, seed uint64, steps int) {
 			got = c.err.Error()
 		case c.res.Degraded != nil:
 			got = "degraded"
+			m.answers++
 		}
 		if got != want {
 			t.Fatalf("seed %d, %v: got %q, want %q: %+v, %v", seed, now(), got, want, c.res, c.err)
@@ -173,14 +175,14 @@ func playHistory(t *testing.T, seed uint64, steps int) {
 	}
 	begin := func() {
 		c := &call{stuck: rnd.IntN(20) == 0, answer: make(chan func() (weir.Result, error), 1), done: make(chan struct{}), began: now()}
-		p.calls = append(p.calls, c)
+		calls = append(calls, c)
 		ctx, cancel := context.WithCancel(t.Context())
 		c.cancel = cancel
 		want := m.asks(c, now())
 		go func() {
 			defer close(c.done)
 			defer func() { c.died = recover() }()
-			c.res, c.err = l.Decide(ctx, weir.Request{Key: weir.KeyOf("ann"), Metadata: fmt.Sprintf("%p", c)}, nil)
+			c.res, c.err = l.Decide(ctx, weir.Request{Key: weir.KeyOf("ann")}, nil)
 		}()
 		synctest.Wait()
 		if c.asked != want {
@@ -188,7 +190,8 @@ func playHistory(t *testing.T, seed uint64, steps int) {
 		}
 		if !want {
 			<-c.done
-			p.calls = p.calls[:len(p.calls)-1]
+			m.answers++
+			calls = calls[:len(calls)-1]
 			cancel()
 			if c.err != nil || c.res.Degraded == nil {
 				t.Fatalf("got %+v, %v, want a degraded answer", c.res, c.err)
@@ -197,7 +200,7 @@ func playHistory(t *testing.T, seed uint64, steps int) {
 		}
 		if c.probe {
 			probes++
-			for _, o := range p.calls {
+			for _, o := range calls {
 				if o != c && o.probe && now()-o.began < 10*m.interval && o.generation == m.generation {
 					t.Fatalf("seed %d, %v: two probes at once", seed, now())
 				}
@@ -205,10 +208,10 @@ func playHistory(t *testing.T, seed uint64, steps int) {
 		}
 	}
 	end := func() {
-		if len(p.calls) == 0 {
+		if len(calls) == 0 {
 			return
 		}
-		c := p.calls[rnd.IntN(len(p.calls))]
+		c := calls[rnd.IntN(len(calls))]
 		late := now()-c.began >= m.budget
 		tell := func(res weir.Result, err error) { c.answer <- func() (weir.Result, error) { return res, err } }
 		switch n := rnd.IntN(12); {
@@ -237,7 +240,7 @@ func playHistory(t *testing.T, seed uint64, steps int) {
 		until := now() + d
 		for {
 			next := until
-			for _, c := range p.calls {
+			for _, c := range calls {
 				if !c.stuck {
 					next = min(next, c.began+m.budget)
 				}
@@ -245,7 +248,7 @@ func playHistory(t *testing.T, seed uint64, steps int) {
 			time.Sleep(next - now())
 			synctest.Wait()
 			over := 0
-			for _, c := range slices.Clone(p.calls) {
+			for _, c := range slices.Clone(calls) {
 				if !c.stuck && now()-c.began >= m.budget {
 					check(c, false, true, "degraded")
 					over++
@@ -259,6 +262,7 @@ func playHistory(t *testing.T, seed uint64, steps int) {
 	for range steps {
 		switch n := rnd.IntN(10); {
 		case n < 4:
+			pass(1) // no two budgets end at once
 			begin()
 		case n < 7:
 			end()
@@ -269,108 +273,19 @@ func playHistory(t *testing.T, seed uint64, steps int) {
 		default:
 			pass(time.Duration(rnd.IntN(60)) * time.Millisecond)
 		}
-		want := 2 * opens
-		if m.open {
-			want--
+		s, want := out.State(), m.state(start, now())
+		if (s.Cause == nil) != (m.outages == 0) || s.Cause != nil && !errors.Is(s.Cause, store.ErrUnavailable) {
+			t.Fatalf("seed %d, %v: the cause is %v", seed, now(), s.Cause)
 		}
-		if s := out.State(); s.Down != m.open || s.Outages != int64(opens) || changes.Load() != int64(want) {
-			t.Fatalf("seed %d, %v: after %d changes, the state is %+v, want a breaker that opened %d times, and is open: %v", seed, now(), changes.Load(), s, opens, m.open)
+		last := *told.Load()
+		if want.Cause = s.Cause; s != want || (changes.Load()+1)/2 != m.outages || last.Down != m.open || !m.open && last != s {
+			t.Fatalf("seed %d, %v: after %d changes, %+v was told, and the state is %+v, want %+v", seed, now(), changes.Load(), last, s, want)
 		}
 	}
-	for len(p.calls) > 0 {
+	for len(calls) > 0 {
 		end()
 	}
-	t.Logf("%d probes, opened %d times", probes, opens)
-	if probes == 0 || opens == 0 {
-		t.Errorf("seed %d: %d probes, and the breaker opened %d times: want some", seed, probes, opens)
+	if probes == 0 || m.outages == 0 {
+		t.Errorf("seed %d: %d probes, and the breaker opened %d times: want some", seed, probes, m.outages)
 	}
 }
-
-// If a probe never ends, another one begins after ten intervals. A probe that panics
-// frees its place at once.
-func TestLostProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := new(play)
-		l := weirtest.Wrap(t, weirtest.New(t, weirtest.NewFaulty(), withMetadata), weirtest.Around(func(weir.Decider) *play { return p }))
-		l = onOutage(t, l, outage.Options{Failures: 1})
-		begin := func(f func() (weir.Result, error)) *call {
-			c := &call{stuck: true, answer: make(chan func() (weir.Result, error), 1), done: make(chan struct{})}
-			p.calls = []*call{c}
-			if f != nil {
-				c.answer <- f
-			}
-			go func() {
-				defer close(c.done)
-				defer func() { c.died = recover() }()
-				c.res, c.err = l.Decide(context.Background(), weir.Request{Key: weir.KeyOf("ann"), Metadata: fmt.Sprintf("%p", c)}, nil)
-			}()
-			synctest.Wait()
-			return c
-		}
-		begin(func() (weir.Result, error) { return weir.Result{}, store.ErrUnavailable })
-		time.Sleep(outage.DefaultProbe)
-		if c := begin(func() (weir.Result, error) { panic("a probe panics") }); c.died == nil {
-			t.Fatal("the probe did not panic")
-		}
-		time.Sleep(outage.DefaultProbe)
-		stuck := begin(nil)
-		for i := range 10 {
-			if !stuck.asked {
-				t.Fatal("the probe after the panic was not sent")
-			}
-			if c := begin(nil); c.asked {
-				t.Fatalf("a second probe was sent after %d intervals", i)
-			}
-			time.Sleep(outage.DefaultProbe)
-		}
-		second := begin(nil)
-		if !second.asked {
-			t.Fatal("after ten intervals no other probe was sent")
-		}
-		stuck.answer <- func() (weir.Result, error) { return weir.Result{}, store.ErrUnavailable }
-		<-stuck.done
-		time.Sleep(outage.DefaultProbe)
-		if c := begin(nil); c.asked {
-			t.Error("the end of the lost probe freed the place of the second one")
-		}
-		second.answer <- func() (weir.Result, error) { return weir.Result{}, store.ErrUnavailable }
-		<-second.done
-		time.Sleep(outage.DefaultProbe)
-		c := begin(func() (weir.Result, error) { return weir.Result{Allowed: true}, nil })
-		if !c.asked || c.err != nil || c.res.Degraded != nil {
-			t.Fatalf("got %+v, %v, want an answer of the store", c.res, c.err)
-		}
-	})
-}
-
-// However many callers come when a probe is due, one of them is sent.
-func TestOneProbe(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const probe = time.Second
-		st := weirtest.NewFaulty()
-		st.Set(weirtest.Hang)
-		l := onOutage(t, weirtest.New(t, st, weirtest.PerSecond), outage.Options{Failures: 1, Probe: probe})
-		fail := func() {
-			if res, err := l.Allow(context.Background(), "ann"); err != nil || res.Degraded == nil {
-				t.Errorf("got %+v, %v, want a degraded answer", res, err)
-			}
-		}
-		fail()
-		for range 300 {
-			time.Sleep(probe)
-			before := st.Asked.Load()
-			var wg sync.WaitGroup
-			for range 32 {
-				wg.Go(fail)
-			}
-			wg.Wait()
-			if got := st.Asked.Load() - before; got != 1 {
-				t.Fatalf("%d calls asked the store at once, want 1", got)
-			}
-		}
-	})
-}
-
-// withMetadata is a limit whose requests can have metadata, by which a play knows them.
-var withMetadata = algorithm.MetadataWindow{Limit: 10, Window: time.Hour}
