@@ -155,39 +155,6 @@ func TestLockTimeout(t *testing.T) {
 	}
 }
 
-// A key fits into an entry of the index, and no two keys become the same.
-func TestLongKeys(t *testing.T) {
-	long := strings.Repeat("k", 9000)
-	names := []string{"", "a", "\x00", "\xff", long[:longKey-1], long[:longKey], long[:longKey+1], long, long[:longKey] + "x", long[:longKey] + "y"}
-	tx := newTxn()
-	tx.add(names)
-	tx.add(names)
-	tx.add([]string{string(tx.keys[len(tx.keys)-1])}) // a key that looks like a shortened one
-	seen, locks := map[string]bool{}, map[int64]bool{}
-	for i, key := range tx.keys {
-		if len(key) > longKey {
-			t.Errorf("key %d has %d bytes, want at most %d", i, len(key), longKey)
-		}
-		if i < len(names) && len(names[i]) < longKey && string(key) != names[i] {
-			t.Errorf("key %d is not stored as it is", i)
-		}
-		seen[string(key)], locks[tx.locks[i]] = true, true
-	}
-	if want := len(names) + 1; len(seen) != want || len(locks) != want {
-		t.Errorf("%d names became %d keys with %d locks", want, len(seen), len(locks))
-	}
-}
-
-// A key that is used by several calls of a batch is locked and read once.
-func TestKeysOnce(t *testing.T) {
-	tx := newTxn()
-	tx.add([]string{"a", "b"})
-	tx.add([]string{"b", "c"})
-	if len(tx.keys) != 3 || len(tx.locks) != 3 || len(tx.index) != 3 {
-		t.Errorf("got %d keys and %d locks, want 3", len(tx.keys), len(tx.locks))
-	}
-}
-
 // A batch is split before it needs too many locks, and never within a call.
 func TestParts(t *testing.T) {
 	call := func(n int) store.Eval { return store.Eval{Keys: make([]string, n)} }
