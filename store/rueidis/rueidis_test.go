@@ -5,10 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/adapter"
 	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
@@ -76,25 +73,6 @@ func TestUnfitClient(t *testing.T) {
 	}
 }
 
-// The store and the client's builder compute the same slot for every key. The builder
-// panics if they differ.
-func TestSlots(t *testing.T) {
-	t.Parallel()
-	c := cluster(t, wiretest.NewCluster(t, func([]string) string { return "" }).Addr)
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 20_000 {
-		b := make([]byte, random.IntN(12))
-		for i := range b {
-			b[i] = "{}{}ab\x00\xff"[random.IntN(8)]
-		}
-		key := string(b)
-		cmd := New(c).command(adapter.EvalSHA, script, []string{key}, nil)
-		if got, want := store.Slot(key), int(cmd.Slot()); got != want {
-			t.Fatalf("%q: slot %d, the client's is %d", key, got, want)
-		}
-	}
-}
-
 // A client that was made before its server started works after the start.
 func TestServerComesLater(t *testing.T) {
 	t.Parallel()
@@ -119,52 +97,6 @@ func TestServerComesLater(t *testing.T) {
 	up.Store(true)
 	if _, err := s.Eval(t.Context(), script, keys, nil, nil); err != nil {
 		t.Error(err)
-	}
-}
-
-// The client retries reads until the context is done, and never retries a script.
-func TestRetries(t *testing.T) {
-	t.Parallel()
-	for name, lost := range map[string]string{"connection lost": "", "loading": "-LOADING Redis is loading the dataset in memory\r\n"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for mode, single := range map[string]bool{"one server": true, "cluster": false} {
-				// Each has a server of its own: the last retry can arrive after its
-				// caller has left.
-				var second func() // called for the second read; not nil while it is awaited
-				var mu sync.Mutex
-				reads := 0
-				srv := wiretest.NewCluster(t, func([]string) string {
-					mu.Lock()
-					defer mu.Unlock()
-					if second != nil {
-						if reads++; reads == 2 {
-							second()
-						}
-					}
-					return lost
-				})
-				o := options(srv.Addr)
-				o.DisableRetry, o.ForceSingleClient = false, single
-				s := New(open(t, o))
-				for _, call := range []string{"eval", "batch", "time"} {
-					err := wiretest.OneCall(t.Context(), s, call)
-					if sent, _ := srv.Commands(); !errors.Is(err, store.ErrUnavailable) || len(sent) != 1 {
-						t.Errorf("%s: %s: got %v after %q", mode, call, err, sent)
-					}
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				mu.Lock()
-				second = cancel
-				mu.Unlock()
-				err := wiretest.OneCall(ctx, s, "mget")
-				cancel()
-				// The reply to the second read can be there before the client sees that ctx is done.
-				if sent, _ := srv.Commands(); !errors.Is(err, context.Canceled) && !errors.Is(err, store.ErrUnavailable) || len(sent) < 2 {
-					t.Errorf("%s: mget: got %v after %q", mode, err, sent)
-				}
-			}
-		})
 	}
 }
 
