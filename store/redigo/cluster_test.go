@@ -407,7 +407,7 @@ func TestDeadNodesAndContext(t *testing.T) {
 	var dials atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
 	var srv *wiretest.Server
-	srv = wiretest.NewServer(t, func([]string) string { return wiretest.Slots(srv.Addr) })
+	srv = wiretest.NewServer(t, func([]string) string { return wiretest.Shards(srv.Addr) })
 	c := &redisc.Cluster{StartupNodes: []string{srv.Addr}, DialOptions: []redis.DialOption{
 		redis.DialContextFunc(func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if !down.Load() {
@@ -448,7 +448,7 @@ func TestFollowOneAtATime(t *testing.T) {
 		if slow.Load() {
 			<-release
 		}
-		return wiretest.Slots(srv.Addr)
+		return wiretest.Shards(srv.Addr)
 	})
 	c := cluster(t, srv.Addr)
 	if err := c.Refresh(); err != nil {

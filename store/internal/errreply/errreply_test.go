@@ -1,6 +1,7 @@
 package errreply
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir/store"
 )
@@ -168,6 +170,48 @@ func TestConnection(t *testing.T) {
 	} {
 		if got := Connection(fmt.Errorf("x: %w", err)); !errors.Is(got, store.ErrUnavailable) || errors.Is(got, store.ErrMisconfigured) != wrong {
 			t.Errorf("%T became %v", err, got)
+		}
+	}
+}
+
+// A fixed context has a deadline, and no error yet.
+type fixed struct {
+	context.Context
+	at time.Time
+}
+
+func (f fixed) Deadline() (time.Time, bool) { return f.at, true }
+
+// The error of a call whose context is done is that of the context, and not an outage. A
+// timeout of the client is an outage, and not the end of the context.
+func TestFailed(t *testing.T) {
+	t.Parallel()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	for name, c := range map[string]struct {
+		ctx       context.Context
+		err       error
+		want, not error
+		text      string
+	}{
+		"lost connection":          {t.Context(), io.EOF, store.ErrUnavailable, context.Canceled, "x: store unavailable: EOF"},
+		"its own meaning":          {t.Context(), Mistake("hint"), store.ErrMisconfigured, context.Canceled, "x: store misconfigured: hint"},
+		"a timeout of a dial":      {t.Context(), fmt.Errorf("dial: %w", context.DeadlineExceeded), store.ErrUnavailable, context.DeadlineExceeded, "x: store unavailable: dial: context deadline exceeded"},
+		"cancelled":                {cancelled, io.EOF, context.Canceled, store.ErrUnavailable, "x: context canceled: EOF"},
+		"cancelled, as it says":    {cancelled, fmt.Errorf("pgx: %w", context.Canceled), context.Canceled, store.ErrUnavailable, "x: pgx: context canceled"},
+		"the deadline has passed":  {late, io.EOF, context.DeadlineExceeded, store.ErrUnavailable, "x: context deadline exceeded: EOF"},
+		"a timer that is too late": {fixed{t.Context(), time.Now()}, io.EOF, context.DeadlineExceeded, store.ErrUnavailable, "x: context deadline exceeded: EOF"},
+	} {
+		err := Failed(c.ctx, "x", c.err, func(err error) error {
+			if errors.Is(err, store.ErrUnavailable) {
+				return nil
+			}
+			return store.ErrUnavailable
+		})
+		if !errors.Is(err, c.want) || errors.Is(err, c.not) || err.Error() != c.text {
+			t.Errorf("%s: got %v, want %q, which is %v and not %v", name, err, c.text, c.want, c.not)
 		}
 	}
 }

@@ -177,7 +177,7 @@ func (sub subject) follow(t *testing.T) {
 				case asked.Swap(true) && !c.topology:
 					return down
 				}
-				return Slots(addr)
+				return Shards(addr)
 			})
 			addr = srv.Addr
 			s, start, reloads := sub.store(t, srv.Addr, cluster), time.Time{}, 0

@@ -71,7 +71,7 @@ func NewCluster(t *testing.T, answer func(args []string) string) *Server {
 	var srv atomic.Pointer[Server]
 	s := NewServer(t, func(args []string) string {
 		if args[0] == "CLUSTER" {
-			return Slots(srv.Load().Addr)
+			return Shards(srv.Load().Addr)
 		}
 		return answer(args)
 	})
