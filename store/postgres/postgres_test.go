@@ -170,41 +170,26 @@ func TestHeld(t *testing.T) {
 		}
 		return scores
 	}
-	texts := func(list ...string) (b [][]byte) {
-		for _, text := range list {
-			b = append(b, []byte(text))
-		}
-		return b
-	}
+	a, b, other := []byte("a"), []byte("\xff\x00"), store.Content{Kind: store.Other}
+	numbers := store.Nums{Tag: store.Tag{'g', '1'}, Len: 2, N: [store.MaxNums]int64{5, 6}}
 	for i, c := range []struct {
 		nums   []byte
 		scores []pgtype.Int8
 		texts  [][]byte
-		want   string
+		want   store.Content
 	}{
-		{[]byte("g1 5 6"), nil, nil, "g1 5 6"},
-		{[]byte(""), nil, nil, "other"},
-		{[]byte("g1 -5"), nil, nil, "other"},
-		{[]byte("g1 5"), some(1), texts("a"), "other"},
-		{nil, some(2, 1), texts("b", "\xff\x00"), `[2 "b"][1 "\xff\x00"]`},
-		{nil, some(1, 2), texts("a"), "other"},
-		{nil, some(1, -1), texts("a", "b"), "other"},
-		{nil, some(1, 2), [][]byte{[]byte("a"), nil}, "other"},
-		{nil, nil, nil, ""},
+		{[]byte("g1 5 6"), nil, nil, store.Content{Kind: store.Numbers, Nums: numbers}},
+		{[]byte(""), nil, nil, other},
+		{[]byte("g1 -5"), nil, nil, other},
+		{[]byte("g1 5"), some(1), [][]byte{a}, other},
+		{nil, some(2, 1), [][]byte{b, a}, store.Content{Kind: store.Set, Members: []store.Member{{Score: 2, Text: "\xff\x00"}, {Score: 1, Text: "a"}}}},
+		{nil, some(1, 2), [][]byte{a}, other},
+		{nil, some(1, -1), [][]byte{a, b}, other},
+		{nil, some(1, 2), [][]byte{a, nil}, other},
+		{nil, nil, nil, store.Content{Kind: store.Set}},
 	} {
-		h, got := held(c.nums, c.scores, c.texts), ""
-		switch h.Kind {
-		case store.Numbers:
-			got = h.Nums.String()
-		case store.Set:
-			for _, m := range h.Members {
-				got += "[" + strconv.FormatInt(m.Score, 10) + " " + strconv.Quote(m.Text) + "]"
-			}
-		default:
-			got = "other"
-		}
-		if got != c.want {
-			t.Errorf("row %d: got %s, want %s", i, got, c.want)
+		if got := held(c.nums, c.scores, c.texts); fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("row %d: got %+v, want %+v", i, got, c.want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package redigo
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -73,24 +72,7 @@ func TestUnfitClient(t *testing.T) {
 	}
 }
 
-func TestFitClient(t *testing.T) {
-	t.Parallel()
-	for name, s := range map[string]*Store{
-		"Pool":        New(pool(t, "127.0.0.1:1")),
-		"Pool, Dial":  New(&redis.Pool{Dial: func() (redis.Conn, error) { return nil, net.ErrClosed }}),
-		"own Pool":    New(noConn{}),
-		"embedded":    New(struct{ *redis.Pool }{pool(t, "127.0.0.1:1")}),
-		"wrapped":     New(&struct{ Pool }{pool(t, "127.0.0.1:1")}),
-		"Cluster":     NewCluster(cluster(t, "127.0.0.1:1")),
-		"Cluster, no": NewCluster(&redisc.Cluster{StartupNodes: []string{"127.0.0.1:1"}}),
-	} {
-		if err := s.Check(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// A pool whose dials ignore deadlines is found without the network.
+// A pool whose dials ignore deadlines is found without the network. Other clients are fit.
 func TestCheckDeadline(t *testing.T) {
 	t.Parallel()
 	dial := func() (redis.Conn, error) { return nil, errors.New("no server") }
@@ -106,6 +88,9 @@ func TestCheckDeadline(t *testing.T) {
 		"cluster":     {NewCluster(&redisc.Cluster{StartupNodes: []string{"127.0.0.1:1"}}), ""},
 		"nil":         {New(nil), "the client is nil"},
 	} {
+		if err := tt.st.Check(); (err == nil) != (name != "nil") {
+			t.Errorf("%s: Check returned %v", name, err)
+		}
 		if err := tt.st.CheckDeadline(); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}
