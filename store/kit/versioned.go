@@ -220,32 +220,39 @@ func (s *versioned) Run(ctx context.Context, calls []*store.Eval) (results []eng
 	return results, err
 }
 
+// A row is a key in one attempt.
+type row struct {
+	held    store.Content
+	expires int64
+	changed bool
+}
+
 func (s *versioned) attempt(ctx context.Context, calls []*store.Eval, names []string) ([]engine.Result, error) {
 	entries, err := s.read(ctx, names)
 	if err != nil {
 		return nil, err
 	}
 	now := s.opts.Now().UnixMicro() // after the keys were read
-	rows := make([]engine.Row, len(entries))
+	rows := make([]row, len(entries))
 	for i, e := range entries {
-		rows[i].Held, rows[i].Expires, _ = decode(e.Value, now) // an error leaves Other, which is foreign
+		rows[i].held, rows[i].expires, _ = decode(e.Value, now) // an error leaves Other, which is foreign
 	}
 	results := make([]engine.Result, len(calls))
 	for i, c := range calls {
-		results[i] = engine.RunForm(now, c, func(i int) *engine.Row { return &rows[i] })
+		results[i] = runForm(c, rows, now)
 	}
-	if len(names) == 1 && !rows[0].Changed {
+	if len(names) == 1 && !rows[0].changed {
 		return results, nil // one entry needs no other to have existed with it
 	}
 	writes := make([]Write, len(names))
 	for i, r := range rows {
-		writes[i] = Write{Key: names[i], Version: entries[i].Version, Value: entries[i].Value, Same: !r.Changed}
-		if r.Changed && r.Held.Kind == store.Missing {
+		writes[i] = Write{Key: names[i], Version: entries[i].Version, Value: entries[i].Value, Same: !r.changed}
+		if r.changed && r.held.Kind == store.Missing {
 			writes[i].Value = nil
-		} else if r.Changed {
-			writes[i].Value = encode(r.Held, r.Expires)
+		} else if r.changed {
+			writes[i].Value = encode(r.held, r.expires)
 		}
-		writes[i].TTL = time.Duration(max(r.Expires-now, 0))*time.Microsecond + Spare
+		writes[i].TTL = time.Duration(max(r.expires-now, 0))*time.Microsecond + Spare
 	}
 	// Even if the form changed nothing or failed: it may have seen values that never were
 	// together.
@@ -253,6 +260,27 @@ func (s *versioned) attempt(ctx context.Context, calls []*store.Eval, names []st
 		return nil, err
 	}
 	return results, nil
+}
+
+// runForm runs the form of c on rows, and makes its changes there.
+func runForm(c *store.Eval, rows []row, now int64) engine.Result {
+	held := make([]store.Content, len(rows))
+	for i, r := range rows {
+		held[i] = r.held
+	}
+	tx := store.NewLoaded(now, held)
+	reply, err := c.Script.Run(tx, c.Keys, c.Args, c.Reply)
+	if err != nil {
+		return engine.Result{Err: err}
+	}
+	for _, change := range tx.Changes() {
+		r := &rows[change.Key]
+		r.held, r.changed = change.Content, true
+		if change.TTL > 0 {
+			r.expires = now + change.TTL.Microseconds()
+		}
+	}
+	return engine.Result{Reply: reply}
 }
 
 func (s *versioned) read(ctx context.Context, names []string) ([]Entry, error) {

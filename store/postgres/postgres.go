@@ -185,9 +185,11 @@ func (t *table) Run(ctx context.Context, calls []*store.Eval) ([]engine.Result, 
 		x.writes = x.writes || !c.Script.ReadOnly()
 	}
 	x.calls = calls
-	err := x.run(ctx, t.pool)
-	awaitDeadline(ctx, err)
-	return x.results, err
+	if err := x.run(ctx, t.pool); err != nil {
+		awaitDeadline(ctx, err)
+		return nil, err
+	}
+	return x.results, nil
 }
 
 // Get implements [engine.Engine].

@@ -36,8 +36,10 @@ func newTxn() *txn { return &txn{index: map[string]int{}} }
 
 // A row is the value of a key.
 type row struct {
-	nums []byte // as read
-	engine.Row
+	nums    []byte // as read
+	held    store.Content
+	expires int64
+	changed bool
 }
 
 // longKey is the length from which a key is shortened.
@@ -218,7 +220,7 @@ func (t *txn) scan(rows pgx.Rows) error {
 		t.now = now.UnixMicro()
 	}
 	if expires.Int64 > t.now {
-		r.Held, r.Expires = held(r.nums, scores, texts), expires.Int64
+		r.held, r.expires = held(r.nums, scores, texts), expires.Int64
 		t.rows[i-1] = r
 	}
 	return nil
@@ -250,8 +252,23 @@ func held(nums []byte, scores []pgtype.Int8, texts [][]byte) store.Content {
 // them.
 func (t *txn) runForms() {
 	for _, c := range t.calls {
-		row := func(i int) *engine.Row { return &t.rows[t.index[c.Keys[i]]].Row }
-		t.results = append(t.results, engine.RunForm(t.now, c, row))
+		values := make([]store.Content, len(c.Keys))
+		for i, key := range c.Keys {
+			values[i] = t.rows[t.index[key]].held
+		}
+		tx := store.NewLoaded(t.now, values)
+		reply, err := c.Script.Run(tx, c.Keys, c.Args, c.Reply)
+		t.results = append(t.results, engine.Result{Reply: reply, Err: err})
+		if err != nil {
+			continue
+		}
+		for _, change := range tx.Changes() {
+			r := &t.rows[t.index[c.Keys[change.Key]]]
+			r.held, r.changed = change.Content, true
+			if change.TTL > 0 {
+				r.expires = t.now + change.TTL.Microseconds()
+			}
+		}
 	}
 }
 
@@ -269,18 +286,18 @@ func (t *txn) queueChanges(b *pgx.Batch) {
 	var expires []int64
 	for i, r := range t.rows {
 		switch {
-		case !r.Changed:
-		case r.Held.Kind == store.Missing:
+		case !r.changed:
+		case r.held.Kind == store.Missing:
 			removed = append(removed, t.keys[i])
-		case r.Held.Kind == store.Numbers:
-			keys, expires = append(keys, t.keys[i]), append(expires, r.Expires)
-			nums = append(nums, r.Held.Nums.AppendText(nil))
+		case r.held.Kind == store.Numbers:
+			keys, expires = append(keys, t.keys[i]), append(expires, r.expires)
+			nums = append(nums, r.held.Nums.AppendText(nil))
 		default:
-			scores, texts := make([]int64, len(r.Held.Members)), make([][]byte, len(r.Held.Members))
-			for j, m := range r.Held.Members {
+			scores, texts := make([]int64, len(r.held.Members)), make([][]byte, len(r.held.Members))
+			for j, m := range r.held.Members {
 				scores[j], texts[j] = m.Score, []byte(m.Text)
 			}
-			b.Queue(putSet, t.keys[i], scores, texts, r.Expires)
+			b.Queue(putSet, t.keys[i], scores, texts, r.expires)
 		}
 	}
 	if len(keys) > 0 {

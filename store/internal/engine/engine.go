@@ -36,35 +36,6 @@ type Result struct {
 	Err   error
 }
 
-// A Row is the value of a key, as the forms of a transaction have left it.
-type Row struct {
-	Held    store.Content
-	Expires int64
-	Changed bool
-}
-
-// RunForm runs the form of c at now. Key i of c is in row(i), where RunForm makes the
-// changes of the form.
-func RunForm(now int64, c *store.Eval, row func(i int) *Row) Result {
-	held := make([]store.Content, len(c.Keys))
-	for i := range held {
-		held[i] = row(i).Held
-	}
-	tx := store.NewLoaded(now, held)
-	reply, err := c.Script.Run(tx, c.Keys, c.Args, c.Reply)
-	if err != nil {
-		return Result{Err: err}
-	}
-	for _, change := range tx.Changes() {
-		r := row(change.Key)
-		r.Held, r.Changed = change.Content, true
-		if change.TTL > 0 {
-			r.Expires = now + change.TTL.Microseconds()
-		}
-	}
-	return Result{Reply: reply}
-}
-
 // ValueOf returns what MGet returns for a key that holds c.
 func ValueOf(c store.Content) store.Value {
 	if c.Kind != store.Numbers {
