@@ -58,7 +58,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-go/weir/store/internal/errreply"
+	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/kit"
 )
 
@@ -124,7 +124,7 @@ var hints = map[string]string{
 func explain(err error) error {
 	for text, hint := range hints {
 		if strings.Contains(err.Error(), text) {
-			return fmt.Errorf("%w: %w", errreply.Mistake(hint), err)
+			return fmt.Errorf("%w: %w: %s", store.ErrMisconfigured, err, hint)
 		}
 	}
 	return err
@@ -204,7 +204,7 @@ func (d *database) setUp(conn *sql.Conn) error {
 	case d.opened == nil:
 		d.opened = info
 	case err != nil || !os.SameFile(info, d.opened):
-		return errreply.Mistake(fmt.Sprintf("somebody has deleted or replaced the file %s: end all processes that use it, and start them again", file))
+		return fmt.Errorf("%w: somebody has deleted or replaced the file %s: end all processes that use it, and start them again", store.ErrMisconfigured, file)
 	}
 	if d.known == nil || len(d.known) == mostKnown {
 		d.known = map[any]time.Time{}
@@ -224,9 +224,9 @@ func settings(conn *sql.Conn) (file string, err error) {
 	switch {
 	case err != nil:
 	case file == "":
-		err = errreply.Mistake("the database is in memory or temporary: name a file in the DSN, or use package memory")
+		err = fmt.Errorf("%w: the database is in memory or temporary: name a file in the DSN, or use package memory", store.ErrMisconfigured)
 	case mode != "wal":
-		err = errreply.Mistake(fmt.Sprintf("the journal mode of %s is %s: it must be wal, so add _pragma=journal_mode(WAL) to the DSN, or for go-sqlite3, _journal_mode=WAL", file, mode))
+		err = fmt.Errorf("%w: the journal mode of %s is %s: it must be wal, so add _pragma=journal_mode(WAL) to the DSN, or for go-sqlite3, _journal_mode=WAL", store.ErrMisconfigured, file, mode)
 	}
 	return file, err
 }
