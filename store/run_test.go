@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 )
 
@@ -108,7 +107,7 @@ func TestRun(t *testing.T) {
 // What every decision calls allocates nothing, and neither do the arguments that are made
 // once.
 func TestAllocatesNothing(t *testing.T) {
-	if weirtest.Race {
+	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
 	form := func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
