@@ -234,34 +234,6 @@ func connection(t *testing.T, db *sql.DB) (raw any) {
 	return raw
 }
 
-// TestModes shows that the way in which a driver begins transactions does not matter, and
-// that readers need no lock.
-func TestModes(t *testing.T) {
-	for _, mode := range []string{"deferred", "immediate", "exclusive"} {
-		file := filepath.Join(t.TempDir(), "limits.db")
-		db, other := open(t, file, "&_txlock="+mode), open(t, file)
-		lim := limiter(t, New(db))
-		if res, err := lim.Allow(t.Context(), "ann"); err != nil || res.Remaining != 999 {
-			t.Errorf("%s: got %+v, %v, want 999 tokens left", mode, res, err)
-		}
-		holder, err := other.Conn(t.Context())
-		if err == nil {
-			_, err = holder.ExecContext(t.Context(), "BEGIN IMMEDIATE")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		if res, err := lim.Peek(ctx, "ann"); err != nil || res.Remaining != 999 {
-			t.Errorf("%s: got %+v, %v while another connection has the lock, want 999 tokens left", mode, res, err)
-		}
-		cancel()
-		if err := holder.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestSettings shows that a setting with which the store cannot work is an error that
 // says what to do.
 func TestSettings(t *testing.T) {
