@@ -104,58 +104,33 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func TestRunAllocatesNothing(t *testing.T) {
+// What every decision calls allocates nothing, and neither do the arguments that are made
+// once.
+func TestAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
 	form := func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
 		return append(reply, store.IntegerValue(tx.Now())), nil
 	}
-	tx, keys, reply := store.Tx(store.NewLoaded(1, make([]store.Content, 1))), []string{"a"}, make([]store.Value, 0, 1)
-	for _, script := range []*store.Script{store.NewScript("x", "", form), store.NewReadOnlyScript("x", "", form)} {
-		if got := testing.AllocsPerRun(100, func() { _, _ = script.Run(tx, keys, nil, reply) }); got != 0 {
-			t.Errorf("read-only %v: Run allocates %v times, want 0", script.ReadOnly(), got)
-		}
-	}
-}
-
-// ForeignAt is an ErrForeign, even before Run adds the name of the key.
-func TestForeignAt(t *testing.T) {
-	t.Parallel()
-	for _, i := range []int{0, 3, 1000} {
-		err := store.ForeignAt(i)
-		if !errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrScript) {
-			t.Errorf("ForeignAt(%d) = %v, want an ErrForeign", i, err)
-		}
-		if want := fmt.Sprintf("key %d", i); !strings.Contains(err.Error(), want) {
-			t.Errorf("ForeignAt(%d) reads %q, want %q in it", i, err, want)
-		}
-	}
-}
-
-// WithForm changes nothing but the Go form, and does not change the first script.
-func TestWithForm(t *testing.T) {
-	t.Parallel()
-	replies := func(n int64) store.GoForm {
-		return func(_ store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-			return append(reply, store.IntegerValue(n)), nil
-		}
-	}
-	for _, s := range []*store.Script{
-		store.NewScript("w", "return 1", replies(1)),
-		store.NewReadOnlyScript("r", "return 1", replies(1)),
+	write, read := store.NewScript("x", "", form), store.NewReadOnlyScript("x", "", form)
+	tx, keys, reply := store.Tx(store.NewLoaded(1, make([]store.Content, 1))), []string{"weir:{user}:a", "weir:{user}:b"}, make([]store.Value, 0, 1)
+	constant, text, buf, sink := store.ConstArg(1767225600000000), store.StringArg("some text that is long enough"), make([]byte, 0, 64), any(nil)
+	for name, f := range map[string]func(){
+		"Run":              func() { _, _ = write.Run(tx, keys, nil, reply) },
+		"Run of read-only": func() { _, _ = read.Run(tx, keys, nil, reply) },
+		"CheckKeys":        func() { _ = store.CheckKeys(keys) },
+		"Any of a const":   func() { sink = constant.Any() },
+		"Any of a string":  func() { sink = text.Any() },
+		"String":           func() { buf = append(buf[:0], constant.String()...) },
+		"ParseNums": func() {
+			n, _ := store.ParseNums("g1 1767225600000000 0 1")
+			buf = n.AppendText(buf[:0])
+		},
 	} {
-		other := s.WithForm(replies(2))
-		if other.Name() != s.Name() || other.Lua() != s.Lua() || other.SHA() != s.SHA() || other.ReadOnly() != s.ReadOnly() {
-			t.Errorf("WithForm changed more than the form: got %q, %q, %s, %v", other.Name(), other.Lua(), other.SHA(), other.ReadOnly())
-		}
-		for script, want := range map[*store.Script]int64{s: 1, other: 2} {
-			if got, err := script.Run(nil, nil, nil, nil); err != nil || len(got) != 1 || got[0].Int() != want {
-				t.Errorf("got %v, %v, want [%d]", got, err, want)
-			}
-		}
-		if s.WithForm(nil).GoForm() != nil {
-			t.Error("WithForm(nil) has a Go form")
+		if got := testing.AllocsPerRun(100, f); got != 0 {
+			t.Errorf("%s allocates %v times, want 0", name, got)
 		}
 	}
+	_ = sink
 }

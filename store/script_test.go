@@ -49,9 +49,19 @@ func TestScript(t *testing.T) {
 			if !tt.form {
 				return
 			}
-			reply, err := s.GoForm()(nil, nil, nil)
-			if err != nil || len(reply) != 1 || reply[0].Int() != 17 {
-				t.Errorf("the Go form replied %v, %v: want [17]", reply, err)
+			other := s.WithForm(func(_ store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+				return append(reply, store.IntegerValue(18)), nil
+			})
+			if other.Name() != s.Name() || other.Lua() != s.Lua() || other.SHA() != s.SHA() || other.ReadOnly() != s.ReadOnly() {
+				t.Errorf("WithForm changed more than the form: got %q, %q, %s, %v", other.Name(), other.Lua(), other.SHA(), other.ReadOnly())
+			}
+			for s, want := range map[*store.Script]int64{s: 17, other: 18} {
+				if reply, err := s.Run(nil, nil, nil, nil); err != nil || len(reply) != 1 || reply[0].Int() != want {
+					t.Errorf("the Go form replied %v, %v: want [%d]", reply, err, want)
+				}
+			}
+			if s.WithForm(nil).GoForm() != nil {
+				t.Error("WithForm(nil) has a Go form")
 			}
 		})
 	}
@@ -73,15 +83,10 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// errors.Is distinguishes the sentinel errors.
-func TestSentinels(t *testing.T) {
+// ForeignAt is an ErrForeign, even before Run adds the name of the key.
+func TestForeignAt(t *testing.T) {
 	t.Parallel()
-	all := []error{store.ErrUnavailable, store.ErrScript, store.ErrForeign, store.ErrCrossSlot, store.ErrNoGoForm}
-	for i, a := range all {
-		for j, b := range all {
-			if got, want := errors.Is(fmt.Errorf("x: %w", a), b), i == j; got != want {
-				t.Errorf("errors.Is(%v, %v) = %v, want %v", a, b, got, want)
-			}
-		}
+	if err := store.ForeignAt(3); !errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrScript) || !strings.Contains(err.Error(), "key 3") {
+		t.Errorf("got %v, want an ErrForeign of key 3", err)
 	}
 }

@@ -42,28 +42,6 @@ func TestArg(t *testing.T) {
 	}
 }
 
-// The text of a constant is made once, by ConstArg.
-func TestArgAllocations(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		arg  store.Arg
-	}{
-		{"const", store.ConstArg(1767225600000000)},
-		{"string", store.StringArg("some text that is long enough")},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var sink any
-			var text string
-			if got := testing.AllocsPerRun(100, func() { sink, text = tt.arg.Any(), tt.arg.String() }); got != 0 {
-				t.Errorf("Any and String allocate %v times, want 0", got)
-			}
-			if sink != text {
-				t.Errorf("Any() = %v and String() = %v", sink, text)
-			}
-		})
-	}
-}
-
 func TestValue(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -18,8 +18,10 @@ const (
 	runScript = `reply, err := c.Script.Run(tx, c.Keys, c.Args, c.Reply)`
 	queueRead = `	b.Queue(read, t.keys)
 	results := conn`
-	liveRow = `if expires.Int64 > t.now {`
-	setEnds = `nums = NULL, scores = excluded.scores, texts = excluded.texts, expires = excluded.expires`
+	runTxn   = "if err := x.run(ctx, t.pool); err != nil {\n\t\tawait"
+	evalOnce = "return s.over().Eval(ctx, script, keys, args, reply)"
+	liveRow  = `if expires.Int64 > t.now {`
+	setEnds  = `nums = NULL, scores = excluded.scores, texts = excluded.texts, expires = excluded.expires`
 )
 
 // placeholders are the edits with which a store inserts a row for each missing key, before it
@@ -46,9 +48,8 @@ var postgresMutants = []postgresMutant{
 	{"The store locks the keys in the order of the call.", "Store/Atomic", []edit{{"slices.Sort(t.locks)", "_ = slices.Sort[[]int64]"}}, ""},
 	{"The store locks within a process, and not in the database.", "Store/Peer", []edit{
 		{"pg_advisory_xact_lock(k)", "k"},
-		{"pool *pgxpool.Pool\n}", "pool *pgxpool.Pool\n\tturn\n}"},
-		{"return &Store{pool}", "return &Store{pool: pool}"},
-		{"if err := t.run(ctx, s.pool); err != nil {\n\t\tawait", "s.Lock()\n\tdefer s.Unlock()\n\tif err := t.run(ctx, s.pool); err != nil {\n\t\tawait"},
+		{"base engine.Base\n}", "base engine.Base\n\tturn\n}"},
+		{runTxn, "t.Lock()\n\tdefer t.Unlock()\n\t" + runTxn},
 	}, `
 import "sync"
 
@@ -149,17 +150,17 @@ func (k keeping) Keep(i int, n store.Nums) {
 		{"for _, c := range t.calls {\n\t\tvalues", "before := slices.Clone(t.rows)\n\tfor _, c := range t.calls {\n\t\tvalues"},
 		{"values[i] = t.rows[", "values[i] = before["},
 	}, ""},
-	{"A failed call undoes the other calls of its batch.", "Batch/Independent", []edit{{commit, `	b.Queue(map[bool]string{true: "ROLLBACK", false: "COMMIT"}[errors.Join(t.errs...) != nil])
+	{"A failed call undoes the other calls of its batch.", "Batch/Independent", []edit{{commit, `	b.Queue(map[bool]string{true: "ROLLBACK", false: "COMMIT"}[slices.ContainsFunc(t.results, func(r engine.Result) bool { return r.Err != nil })])
 	if err := send(ctx, conn, &b); err != nil {`}}, ""},
 	{"A failed call of a batch is written.", "Batch/Independent", []edit{{"if err != nil {\n\t\t\tcontinue\n\t\t}\n\t\tfor _, change", "if err != nil && len(t.calls) == 1 {\n\t\t\tcontinue\n\t\t}\n\t\tfor _, change"}}, ""},
 
 	// Errors and contexts.
-	{"An error of a form is not marked.", "Store/ScriptError", []edit{{`c.Err = fmt.Errorf("postgres: eval %s: %w", c.Script.Name(), err)`, `c.Err = fmt.Errorf("postgres: eval %s: %v", c.Script.Name(), err)`}}, ""},
-	{"A failed call is repeated, whatever the error.", "Store/ScriptError", []edit{{"s.EvalBatch(ctx, calls[:])", "for range 3 {\n\t\tif s.EvalBatch(ctx, calls[:]); calls[0].Err == nil {\n\t\t\tbreak\n\t\t}\n\t}"}}, ""},
-	{"A call whose commit got no reply is repeated.", "Faults/Reset", []edit{{"if err := t.run(ctx, s.pool); err != nil {\n\t\tawait", `err := t.run(ctx, s.pool)
+	{"An error of a form is not marked.", "Store/ScriptError", []edit{{"Reply: reply, Err: err})\n", "Reply: reply, Err: err})\n\t\tif err != nil {\n\t\t\tt.results[len(t.results)-1].Err = errors.New(err.Error())\n\t\t}\n"}}, ""},
+	{"A failed call is repeated, whatever the error.", "Store/ScriptError", []edit{{evalOnce, "for range 2 {\n\t\tif out, err := s.over().Eval(ctx, script, keys, args, reply); err == nil {\n\t\t\treturn out, nil\n\t\t}\n\t}\n\t" + evalOnce}}, ""},
+	{"A call whose commit got no reply is repeated.", "Faults/Reset", []edit{{runTxn, `err := x.run(ctx, t.pool)
 	for try := 0; err != nil && try < 5; try++ {
-		t.now, t.replies, t.errs = 0, nil, nil
-		err = t.run(ctx, s.pool)
+		x.now, x.results = 0, nil
+		err = x.run(ctx, t.pool)
 	}
 	if err != nil {
 		await`}}, ""},
@@ -169,9 +170,9 @@ func (k keeping) Keep(i int, n store.Nums) {
 		t.rows = make([]row, len(t.keys))
 	}
 	if err != nil && t.writes {`}}, ""},
-	{"The context is ignored during the wait for a lock.", "Store/Cancelled", []edit{{"if err := t.run(ctx, s.pool); err != nil {\n\t\tawait", "if err := t.run(context.WithoutCancel(ctx), s.pool); err != nil {\n\t\tawait"}}, ""},
+	{"The context is ignored during the wait for a lock.", "Store/Cancelled", []edit{{runTxn, "if err := x.run(context.WithoutCancel(ctx), t.pool); err != nil {\n\t\tawait"}}, ""},
 	{"A call waits for a lock for 600 ms, whatever its deadline.", "Store/Cancelled", []edit{
-		{"if err := t.run(ctx, s.pool); err != nil {\n\t\tawait", "if err := t.run(context.WithoutCancel(ctx), s.pool); err != nil {\n\t\tawait"},
+		{runTxn, "if err := x.run(context.WithoutCancel(ctx), t.pool); err != nil {\n\t\tawait"},
 		{"return nil\n\t}\n\tleft := time.Until(deadline)", "deadline = time.Now().Add(700 * time.Millisecond)\n\t}\n\tleft := time.Until(deadline)"},
 	}, ""},
 }

@@ -3,9 +3,8 @@ package goredis
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -43,46 +42,30 @@ func TestUnfitClient(t *testing.T) {
 	t.Parallel()
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
 	defer func() { _ = ring.Close() }()
+	const isNil, isRing = "nil or a zero value: it must be a *redis.Client of NewClient, or a *redis.ClusterClient", "*redis.Ring"
 	for name, c := range map[string]struct {
 		client redis.UniversalClient
 		want   string
 	}{
-		"nil":               {nil, "nil"},
-		"nil Client":        {(*redis.Client)(nil), "nil"},
-		"nil ClusterClient": {(*redis.ClusterClient)(nil), "nil"},
-		"nil Ring":          {(*redis.Ring)(nil), "nil"},
-		"zero Cluster":      {&redis.ClusterClient{}, "zero"},
-		"wrapped zero":      {&wrapper{&redis.Client{}}, "zero"},
-		"Ring":              {ring, "*redis.Ring"},
-		"embedded nil":      {struct{ *redis.Client }{}, "nil"},
-		"wrapped nil":       {&wrapper{}, "nil"},
-		"embedded Ring":     {struct{ *redis.Ring }{ring}, "*redis.Ring"},
-		"wrapped Ring":      {&wrapper{ring}, "*redis.Ring"},
+		"nil":               {nil, isNil},
+		"nil Client":        {(*redis.Client)(nil), isNil},
+		"nil ClusterClient": {(*redis.ClusterClient)(nil), isNil},
+		"nil Ring":          {(*redis.Ring)(nil), isNil},
+		"zero Cluster":      {&redis.ClusterClient{}, isNil},
+		"wrapped zero":      {&wrapper{&redis.Client{}}, isNil},
+		"embedded nil":      {struct{ *redis.Client }{}, isNil},
+		"wrapped nil":       {&wrapper{}, isNil},
+		"Ring":              {ring, isRing},
+		"embedded Ring":     {struct{ *redis.Ring }{ring}, isRing},
+		"wrapped Ring":      {&wrapper{ring}, isRing},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := New(c.client)
-			errs := wiretest.EveryCall(t.Context(), s)
-			errs["check"] = s.Check()
-			for call, err := range errs {
-				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "must be a *redis.ClusterClient") &&
-					!strings.Contains(err.Error(), "or a *redis.ClusterClient") {
-					t.Errorf("%s: got %v, want an error that names %s and what would be right", call, err, c.want)
-				}
+		s := New(c.client)
+		errs := wiretest.EveryCall(t.Context(), s)
+		errs["check"] = s.Check()
+		for call, err := range errs {
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %s: got %v, want an error that says %q", name, call, err, c.want)
 			}
-		})
-	}
-}
-
-func TestFitClient(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]redis.UniversalClient{
-		"Client":        client(t, "127.0.0.1:1"),
-		"ClusterClient": cluster(t, "127.0.0.1:1"),
-		"Sentinel":      redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}),
-	} {
-		if err := New(c).Check(); err != nil {
-			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
@@ -162,37 +145,6 @@ func TestWrapper(t *testing.T) {
 	}
 }
 
-// Calls that the store rejects send nothing.
-func TestNothingSent(t *testing.T) {
-	t.Parallel()
-	srv := wiretest.NewServer(t, func([]string) string { return ":1\r\n" })
-	s := New(client(t, srv.Addr))
-	reply := []store.Value{store.IntegerValue(5)}
-
-	got, err := s.Eval(t.Context(), script, []string{"a", "b"}, nil, reply)
-	if !errors.Is(err, store.ErrCrossSlot) || len(got) != 1 {
-		t.Errorf("keys of two slots: got %v, %v", got, err)
-	}
-	if _, err := s.Eval(t.Context(), script, nil, nil, nil); err == nil {
-		t.Error("no keys: got no error")
-	}
-	if got, err := s.MGet(t.Context(), nil, reply); err != nil || len(got) != 1 {
-		t.Errorf("mget of no keys: got %v, %v", got, err)
-	}
-	s.EvalBatch(t.Context(), nil)
-
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	for call, err := range wiretest.EveryCall(cancelled, s) {
-		if !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("%s, context done: got %v", call, err)
-		}
-	}
-	if sent, _ := srv.Commands(); len(sent) != 0 {
-		t.Errorf("the server received %q", sent)
-	}
-}
-
 // A swallower is a client whose calls neither reply nor fail, as with a hook that calls no
 // next one.
 type swallower struct{ *redis.Client }
@@ -208,88 +160,41 @@ func TestSwallowed(t *testing.T) {
 	}
 }
 
-func TestNoServer(t *testing.T) {
+// An error reply to one call of a batch does not make the client send the other calls
+// again, which have run.
+func TestBatchRunsOnce(t *testing.T) {
 	t.Parallel()
-	const addr = "127.0.0.1:1"
-	for name, c := range map[string]redis.UniversalClient{"Client": client(t, addr), "ClusterClient": cluster(t, addr)} {
-		for call, err := range wiretest.EveryCall(t.Context(), New(c)) {
-			var op *net.OpError
-			if !errors.Is(err, store.ErrUnavailable) || !errors.As(err, &op) {
-				t.Errorf("%s: %s: got %v, want unavailable and the network's error", name, call, err)
-			}
-			if !strings.HasPrefix(err.Error(), "goredis: ") || strings.Count(err.Error(), "goredis") != 1 {
-				t.Errorf("%s: %s: %q is not wrapped once", name, call, err)
+	for _, refusal := range []string{"TRYAGAIN Multiple keys request during rehashing of slot", "CLUSTERDOWN Hash slot not served", "LOADING Redis is loading the dataset in memory", "READONLY You can't write against a read only replica."} {
+		for refused := range 3 {
+			var ran atomic.Int64
+			srv := wiretest.NewCluster(t, func(args []string) string {
+				switch {
+				case args[0] == "COMMAND":
+					return "*0\r\n"
+				case args[3] == fmt.Sprint("k", refused):
+					return "-" + refusal + "\r\n"
+				}
+				ran.Add(1)
+				return "$1\r\n1\r\n"
+			})
+			cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr}})
+			t.Cleanup(func() { _ = cluster.Close() })
+			for name, c := range map[string]redis.UniversalClient{"Client": client(t, srv.Addr), "ClusterClient": cluster} {
+				ran.Store(0)
+				calls := make([]store.Eval, 3)
+				for i := range calls {
+					calls[i] = store.Eval{Script: script, Keys: []string{fmt.Sprint("k", i)}}
+				}
+				New(c).EvalBatch(t.Context(), calls)
+				for i, c := range calls {
+					if i == refused != errors.Is(c.Err, store.ErrUnavailable) || i != refused && (c.Err != nil || len(c.Reply) != 1) {
+						t.Errorf("%s, %s for call %d: call %d: got %v, %v", name, refusal, refused, i, c.Reply, c.Err)
+					}
+				}
+				if n := ran.Load(); n != 2 {
+					t.Errorf("%s, %s for call %d: the other 2 calls ran %d times", name, refusal, refused, n)
+				}
 			}
 		}
 	}
-}
-
-func TestClosedClient(t *testing.T) {
-	t.Parallel()
-	c := client(t, "127.0.0.1:1")
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for call, err := range wiretest.EveryCall(t.Context(), New(c)) {
-		if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {
-			t.Errorf("%s: got %v", call, err)
-		}
-	}
-}
-
-// The server never answers. If the caller's context has ended, the error is the error of
-// the context. If only the client's timeout has passed, it is ErrUnavailable.
-func TestSilentServer(t *testing.T) {
-	t.Parallel()
-	var release sync.WaitGroup
-	release.Add(1)
-	srv := wiretest.NewServer(t, func([]string) string { release.Wait(); return "" })
-	t.Cleanup(release.Done)
-
-	t.Run("deadline", func(t *testing.T) {
-		s := New(client(t, srv.Addr))
-		for _, call := range wiretest.Calls {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-			if err := wiretest.OneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
-				t.Errorf("%s: got %v", call, err)
-			}
-			cancel()
-		}
-	})
-	t.Run("client's timeout", func(t *testing.T) {
-		c := redis.NewClient(&redis.Options{Addr: srv.Addr, MaxRetries: -1, ReadTimeout: 20 * time.Millisecond})
-		defer func() { _ = c.Close() }()
-		for _, call := range wiretest.Calls {
-			var timeout net.Error
-			err := wiretest.OneCall(t.Context(), New(c), call)
-			if !errors.Is(err, store.ErrUnavailable) || !errors.As(err, &timeout) || errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: got %v", call, err)
-			}
-		}
-	})
-	t.Run("cancelled meanwhile", func(t *testing.T) {
-		// The client's timeout is much later, so that it is also later on a busy machine.
-		c := redis.NewClient(&redis.Options{Addr: srv.Addr, MaxRetries: -1, ReadTimeout: 2 * time.Second})
-		defer func() { _ = c.Close() }()
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(10*time.Millisecond, cancel)
-		if err := wiretest.OneCall(ctx, New(c), "eval"); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("got %v", err)
-		}
-	})
-	t.Run("dial", func(t *testing.T) {
-		c := redis.NewClient(&redis.Options{
-			Addr: "127.0.0.1:1", MaxRetries: -1,
-			Dialer: func(context.Context, string, string) (net.Conn, error) {
-				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
-			},
-		})
-		defer func() { _ = c.Close() }()
-		for _, call := range wiretest.Calls {
-			// The caller set no deadline, so the error must not say that one passed.
-			if err := wiretest.OneCall(t.Context(), New(c), call); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: got %v", call, err)
-			}
-		}
-	})
 }

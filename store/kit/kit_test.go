@@ -13,7 +13,12 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	db := newTable()
 	conformance.Run(t, conformance.Backend{
-		New:  func(*testing.T) store.Store { return New("table", db) },
+		Parallel: 8,
+		New:      func(*testing.T) store.Store { return New("table", db) },
+		Plant: func(_ *testing.T, _ store.Store, key string, raw []byte) {
+			text := string(raw)
+			db.set(entryText(key), &text)
+		},
 		Peer: func(*testing.T, store.Store) store.Store { return New("table", db) },
 		Keys: func(t *testing.T, st store.Store, part string) map[string]time.Duration {
 			keys, err := st.(*Store).TTLs(context.Background(), part)

@@ -5,11 +5,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/engine"
 )
 
 // A DB is a database with transactions over entries of bytes that are ordered by their
@@ -59,7 +61,8 @@ type Tx interface {
 	Rollback() error
 }
 
-// A Store is a store over a [DB]. Make one with [New]. It is safe for concurrent use. The
+// A Store is a store over a [DB]: a [store.Store], [store.Batcher], [store.Borrower],
+// [store.Checker] and [store.Lister]. Make one with [New]. It is safe for concurrent use. The
 // methods of a zero Store return an error, and so does Check of a nil Store.
 //
 // It writes an entry for each key, and another for each member of a sorted set, so a
@@ -67,6 +70,7 @@ type Tx interface {
 // also delete a few entries that have expired.
 type Store struct {
 	base
+	name   string
 	db     DB
 	turn   chan struct{} // holds an element during a transaction that can write
 	writes atomic.Uint64
@@ -86,8 +90,13 @@ var (
 // The clock of scripts is the clock of the process, so if several machines share the
 // database, their clocks must agree.
 func New(name string, db DB) *Store {
-	s := &Store{db: db, turn: make(chan struct{}, 1)}
-	s.base = base{name: name, engine: (*ordered)(s), self: s, most: 128}
+	s := &Store{name: name, db: db, turn: make(chan struct{}, 1)}
+	s.base = newBase(name, (*ordered)(s), s, func() error {
+		if db == nil {
+			return errors.New("the database is nil")
+		}
+		return nil
+	}, db)
 	return s
 }
 
@@ -95,7 +104,7 @@ func New(name string, db DB) *Store {
 // it has one.
 func (s *Store) Check() error {
 	if s == nil {
-		return errZero
+		return engine.ErrZero
 	}
 	return s.base.Check()
 }
@@ -133,7 +142,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string, keys []string) 
 		})
 	})
 	if err != nil {
-		return keys, "", s.failed(ctx, "list", err)
+		return keys, "", engine.Failed(ctx, &s.base, "list", err)
 	}
 	if n < listed {
 		return out, "", nil
@@ -159,7 +168,7 @@ func (s *Store) TTLs(ctx context.Context, part string) (map[string]time.Duration
 		})
 	})
 	if err != nil {
-		return nil, s.failed(ctx, "ttls", err)
+		return nil, engine.Failed(ctx, &s.base, "ttls", err)
 	}
 	return found, nil
 }
@@ -167,20 +176,15 @@ func (s *Store) TTLs(ctx context.Context, part string) (map[string]time.Duration
 // An ordered is the engine of a Store.
 type ordered Store
 
-func (s *ordered) check() error {
-	if s.db == nil {
-		return errors.New("the database is nil")
-	}
-	if checker, ok := s.db.(store.Checker); ok {
-		return checker.Check()
-	}
-	return nil
+// Groups implements [engine.Engine]. Each transaction has up to 128 calls.
+func (s *ordered) Groups(calls []*store.Eval) (groups [][]*store.Eval, atOnce int) {
+	return slices.Collect(slices.Chunk(calls, 128)), 1
 }
 
-func (s *ordered) now(context.Context) (time.Time, error) { return time.Now(), nil }
+func (s *ordered) Now(context.Context) (time.Time, error) { return time.Now(), nil }
 
-func (s *ordered) get(ctx context.Context, keys []string) ([]store.Content, error) {
-	list := make([]store.Content, len(keys))
+func (s *ordered) Get(ctx context.Context, keys []string) ([]store.Value, error) {
+	list := make([]store.Value, len(keys))
 	err := (*Store)(s).transact(ctx, false, func(tx Tx) (bool, error) {
 		heads := make([]head, len(keys))
 		for i, key := range keys {
@@ -191,19 +195,19 @@ func (s *ordered) get(ctx context.Context, keys []string) ([]store.Content, erro
 		}
 		now := time.Now().UnixMicro()
 		for i, h := range heads {
-			list[i] = store.Content{Kind: h.holds(now), Nums: h.nums}
+			list[i] = engine.ValueOf(store.Content{Kind: h.holds(now), Nums: h.nums})
 		}
 		return false, nil
 	})
 	return list, err
 }
 
-func (s *ordered) run(ctx context.Context, calls []*store.Eval) ([]result, error) {
+func (s *ordered) Run(ctx context.Context, calls []*store.Eval) ([]engine.Result, error) {
 	write := false
 	for _, c := range calls {
 		write = write || !c.Script.ReadOnly()
 	}
-	list := make([]result, len(calls))
+	list := make([]engine.Result, len(calls))
 	err := (*Store)(s).transact(ctx, write, func(tx Tx) (bool, error) {
 		made, changed := 0, false
 		for i, c := range calls {
@@ -211,11 +215,11 @@ func (s *ordered) run(ctx context.Context, calls []*store.Eval) ([]result, error
 			if err != nil {
 				return false, err
 			}
-			list[i].reply, list[i].err = c.Script.Run(f, c.Keys, c.Args, c.Reply)
+			list[i].Reply, list[i].Err = c.Script.Run(f, c.Keys, c.Args, c.Reply)
 			switch {
 			case f.err != nil:
 				return false, f.err // the form may have ignored it
-			case list[i].err != nil:
+			case list[i].Err != nil:
 				continue
 			}
 			wrote, more, err := f.write()

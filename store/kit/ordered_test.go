@@ -6,23 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 )
-
-func limiter(t testing.TB, st store.Store, a algorithm.Algorithm) *weir.Limiter {
-	t.Helper()
-	lim, err := weir.New("t", st, a, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lim
-}
 
 // consume consumes a token of each caller, and returns whether all were allowed.
 func consume(t testing.TB, lim *weir.Limiter, callers ...any) (allowed bool) {
@@ -38,11 +31,20 @@ func consume(t testing.TB, lim *weir.Limiter, callers ...any) (allowed bool) {
 	return allowed
 }
 
+// change changes a key.
+func change(ctx context.Context, st store.Store, key string, f func(tx store.Tx)) error {
+	_, err := st.Eval(ctx, store.NewScript("change", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+		f(tx)
+		return reply, nil
+	}), []string{key}, nil, nil)
+	return err
+}
+
 // TestLargeSet shows that a decision on a large set reads and writes few entries.
 func TestLargeSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := newTable()
-		lim := limiter(t, New("table", db), algorithm.SlidingLog{Limit: 2000, Window: time.Hour})
+		lim := weirtest.New(t, New("table", db), algorithm.SlidingLog{Limit: 2000, Window: time.Hour})
 		denied := 0
 		for i := range 6000 {
 			time.Sleep(time.Second)
@@ -66,11 +68,11 @@ func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := newTable()
 		st := New("table", db)
-		window := limiter(t, st, algorithm.FixedWindow{Limit: 10, Window: time.Second})
-		log := limiter(t, st, algorithm.SlidingLog{Limit: 1000, Window: time.Minute})
+		window := weirtest.New(t, st, algorithm.FixedWindow{Limit: 10, Window: time.Second})
+		log := weirtest.New(t, st, algorithm.SlidingLog{Limit: 1000, Window: time.Minute})
 		foreign := "foreign"
 		db.set(entryText("foreign"), &foreign)
-		day := limiter(t, st, algorithm.FixedWindow{Limit: 1e6, Window: 24 * time.Hour})
+		day := weirtest.New(t, st, algorithm.FixedWindow{Limit: 1e6, Window: 24 * time.Hour})
 		for i := range 1000 {
 			consume(t, window, i)
 		}
@@ -80,17 +82,13 @@ func TestSweep(t *testing.T) {
 		consume(t, day, "bob")
 		time.Sleep(time.Hour)
 		consume(t, log, "ann") // replaces a set that has expired
-		_, err := st.Eval(t.Context(), store.NewScript("put", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-			tx.Put(0, store.Nums{}, time.Minute)
-			return reply, nil
-		}), []string{"foreign"}, nil, nil)
-		if err != nil {
+		if err := change(t.Context(), st, "foreign", func(tx store.Tx) { tx.Put(0, store.Nums{}, time.Minute) }); err != nil {
 			t.Error(err)
 		}
 		for range 10_000 { // the keys above are swept, so that eve's is next
 			consume(t, day, "bob")
 		}
-		eve := limiter(t, st, algorithm.SlidingLog{Limit: 1e6, Window: 5 * time.Minute})
+		eve := weirtest.New(t, st, algorithm.SlidingLog{Limit: 1e6, Window: 5 * time.Minute})
 		for range 60 { // while a key is in use, it is filed again
 			time.Sleep(time.Minute)
 			consume(t, eve, "eve")
@@ -120,7 +118,7 @@ func TestSweep(t *testing.T) {
 func TestFailures(t *testing.T) {
 	db := newTable()
 	st := New("table", db)
-	lim := limiter(t, st, algorithm.SlidingLog{Limit: 100, Window: time.Hour})
+	lim := weirtest.New(t, st, algorithm.SlidingLog{Limit: 100, Window: time.Hour})
 	consume(t, lim, 1, 2)
 	seen := map[string]bool{}
 	for _, last := range []string{"begin", "get", "scan", "put", "commit"} {
@@ -180,15 +178,7 @@ func TestClock(t *testing.T) {
 func TestIgnored(t *testing.T) {
 	db := newTable()
 	st := New("table", db)
-	eval := func(form store.GoForm) error {
-		_, err := st.Eval(t.Context(), store.NewScript("s", "", form), []string{"k"}, nil, nil)
-		return err
-	}
-	err := eval(func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-		tx.Add(0, store.Member{Score: 1, Text: "a"}, time.Hour)
-		return reply, nil
-	})
-	if err != nil {
+	if err := change(t.Context(), st, "k", func(tx store.Tx) { tx.Add(0, store.Member{Score: 1, Text: "a"}, time.Hour) }); err != nil {
 		t.Fatal(err)
 	}
 	for name, read := range map[string]func(tx store.Tx){
@@ -196,11 +186,10 @@ func TestIgnored(t *testing.T) {
 		"Count": func(tx store.Tx) { _, _, _ = tx.Count(0, 0) },
 		"Score": func(tx store.Tx) { _, _, _ = tx.Score(0, "a") },
 	} {
-		err := eval(func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+		err := change(t.Context(), st, "k", func(tx store.Tx) {
 			db.fail = func(string) error { return errors.New("the disk is away") }
 			read(tx)
 			db.fail = func(string) error { return nil }
-			return reply, nil
 		})
 		if !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%s: got error %v, want ErrUnavailable", name, err)
@@ -217,56 +206,32 @@ func TestContexts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lim := limiter(t, st, algorithm.FixedWindow{Limit: 10, Window: time.Hour})
+		lim := weirtest.New(t, st, algorithm.FixedWindow{Limit: 10, Window: time.Hour})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		start, done := time.Now(), make(chan error, 3)
-		for range cap(done) { // one waits in Begin, and the others for their turn
-			go func() {
-				_, err := lim.Allow(ctx, "ann")
-				done <- err
-			}()
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 3 { // one waits in Begin, and the others for their turn
+			wg.Go(func() {
+				if _, err := lim.Allow(ctx, "ann"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
+					t.Errorf("got error %v, want context.DeadlineExceeded alone", err)
+				}
+			})
 		}
-		for range cap(done) {
-			if err := <-done; !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
-				t.Errorf("got error %v, want context.DeadlineExceeded alone", err)
-			}
-		}
+		wg.Wait()
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("the calls took %v, want 1s", took)
 		}
 		if err := other.Rollback(); err != nil {
 			t.Fatal(err)
 		}
-		// A form that takes its time does not hold back the contexts of other calls.
-		began, goOn := make(chan bool), make(chan bool)
-		go func() {
-			_, err := st.Eval(context.Background(), store.NewScript("slow", "", func(_ store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-				close(began)
-				<-goOn
-				return reply, nil
-			}), []string{"k"}, nil, nil)
-			done <- err
-		}()
-		<-began
-		late, stop := context.WithTimeout(t.Context(), time.Second)
-		defer stop()
-		time.AfterFunc(time.Minute, func() { close(goOn) })
-		start = time.Now()
-		if _, err := lim.Allow(late, "ann"); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
-			t.Errorf("got error %v after %v, want context.DeadlineExceeded after 1s", err, time.Since(start))
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 		// A context that ends while the form runs.
 		ctx, cancel = context.WithCancel(t.Context())
-		script := store.NewScript("s", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+		err = change(ctx, st, "k", func(tx store.Tx) {
 			tx.Put(0, store.Nums{}, time.Hour)
 			cancel()
-			return reply, nil
 		})
-		if _, err := st.Eval(ctx, script, []string{"k"}, nil, nil); !errors.Is(err, context.Canceled) {
+		if !errors.Is(err, context.Canceled) {
 			t.Errorf("got error %v, want Canceled", err)
 		}
 		if left := db.snapshot(); len(left) > 0 {
@@ -280,7 +245,7 @@ func TestContexts(t *testing.T) {
 // deadline.
 func TestDriverTimeout(t *testing.T) {
 	db := newTable()
-	lim := limiter(t, New("table", db), algorithm.FixedWindow{Limit: 10, Window: time.Hour})
+	lim := weirtest.New(t, New("table", db), algorithm.FixedWindow{Limit: 10, Window: time.Hour})
 	db.fail = func(string) error { return fmt.Errorf("dial: %w", context.DeadlineExceeded) }
 	if _, err := lim.Allow(t.Context(), "ann"); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got error %v, want ErrUnavailable alone", err)
@@ -295,7 +260,7 @@ func TestDriverTimeout(t *testing.T) {
 func TestForeign(t *testing.T) {
 	db := newTable()
 	st := New("table", db)
-	lim := limiter(t, st, algorithm.SlidingLog{Limit: 100, Window: time.Hour})
+	lim := weirtest.New(t, st, algorithm.SlidingLog{Limit: 100, Window: time.Hour})
 	consume(t, lim, "ann", "ann", "ann")
 	good := db.snapshot()
 	key := ""
@@ -333,17 +298,14 @@ func entryText(name string) string { return string(entry(prefixKey, name)) }
 func TestList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New("table", newTable())
-		consume(t, limiter(t, st, algorithm.FixedWindow{Limit: 1, Window: time.Second}), "gone")
+		consume(t, weirtest.New(t, st, algorithm.FixedWindow{Limit: 1, Window: time.Second}), "gone")
 		time.Sleep(time.Hour)
-		lim := limiter(t, st, algorithm.FixedWindow{Limit: 1, Window: time.Hour})
+		lim := weirtest.New(t, st, algorithm.FixedWindow{Limit: 1, Window: time.Hour})
 		for i := range 2*listed + 1 {
 			consume(t, lim, i)
 		}
 		long := strings.Repeat("l", longKey)
-		if _, err := st.Eval(t.Context(), store.NewScript("put", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-			tx.Put(0, store.Nums{}, time.Hour)
-			return reply, nil
-		}), []string{long}, nil, nil); err != nil {
+		if err := change(t.Context(), st, long, func(tx store.Tx) { tx.Put(0, store.Nums{}, time.Hour) }); err != nil {
 			t.Fatal(err)
 		}
 		seen, calls := map[string]int{}, 0
@@ -364,13 +326,6 @@ func TestList(t *testing.T) {
 			t.Errorf("%d calls listed %d keys, want %d", calls, len(seen), 2*listed+1)
 		}
 	})
-}
-
-func TestBorrows(t *testing.T) {
-	st := New("table", newTable())
-	if wrapper := (struct{ *Store }{st}); !st.BorrowsStrings(st) || st.BorrowsStrings(wrapper) {
-		t.Error("a store borrows for itself, and not for a store that embeds it")
-	}
 }
 
 // FuzzCodec decodes what encode wrote, and any other text.

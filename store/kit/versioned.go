@@ -7,10 +7,10 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/engine"
 )
 
 // ErrConflict means that a key no longer has the version that a [Write] names, so that
@@ -85,7 +85,9 @@ type VersionedOptions struct {
 	Now func() time.Time
 }
 
-// A VersionedStore is a store over a [Versioned]. Make one with [NewVersioned].
+// A VersionedStore is a store over a [Versioned]: a [store.Store], [store.Batcher],
+// [store.Borrower] and [store.Checker]. Make one with [NewVersioned]. In a batch, calls with
+// the same keys are one read and one write.
 type VersionedStore struct {
 	base
 
@@ -123,7 +125,7 @@ func NewVersioned(name string, db Versioned, opts *VersionedOptions) *VersionedS
 	if s.opts.MaxKey == 0 {
 		s.opts.MaxKey = math.MaxInt
 	}
-	s.base = base{name: name, engine: s, self: s, most: math.MaxInt}
+	s.base = newBase(name, (*versioned)(s), s, s.unfit, db)
 	return s
 }
 
@@ -131,25 +133,30 @@ func NewVersioned(name string, db Versioned, opts *VersionedOptions) *VersionedS
 // it has one.
 func (s *VersionedStore) Check() error {
 	if s == nil {
-		return errZero
+		return engine.ErrZero
 	}
 	return s.base.Check()
 }
 
-// together is the number of reads and writes of a batch that are under way at once.
-const together = 16
+func (s *VersionedStore) unfit() error {
+	switch {
+	case s.db == nil:
+		return errors.New("the database is nil: it must be a kit.Versioned")
+	case s.opts.MaxKey < 64:
+		return fmt.Errorf("VersionedOptions.MaxKey is %d: it must be at least 64, or 0 for no limit", s.opts.MaxKey)
+	}
+	return nil
+}
 
-// EvalBatch implements [store.Batcher]. Calls with the same keys are one read and one
-// write. Up to 16 reads and writes are under way at once, each in a goroutine that ends
-// before EvalBatch does.
-func (s *VersionedStore) EvalBatch(ctx context.Context, calls []store.Eval) {
-	var groups [][]*store.Eval
+// A versioned is the engine of a VersionedStore.
+type versioned VersionedStore
+
+// Groups implements [engine.Engine]. Calls with the same keys are one read and one write. Up
+// to 16 reads and writes are under way at once, each in a goroutine that ends before
+// EvalBatch does.
+func (s *versioned) Groups(calls []*store.Eval) (groups [][]*store.Eval, atOnce int) {
 	at := map[string]int{} // the index of the group with these keys
-	for i := range calls {
-		c := &calls[i]
-		if c.Err = s.fit(ctx, c); c.Err != nil {
-			continue
-		}
+	for _, c := range calls {
 		keys := fmt.Sprintf("%q", c.Keys)
 		n, ok := at[keys]
 		if !ok {
@@ -158,39 +165,13 @@ func (s *VersionedStore) EvalBatch(ctx context.Context, calls []store.Eval) {
 		}
 		groups[n] = append(groups[n], c)
 	}
-	if len(groups) == 1 {
-		s.evalTogether(ctx, groups[0])
-		return
-	}
-	var wg sync.WaitGroup
-	free := make(chan struct{}, together)
-	for _, g := range groups {
-		free <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-free }()
-			s.evalTogether(ctx, g)
-		})
-	}
-	wg.Wait()
+	return groups, 16
 }
 
-func (s *VersionedStore) check() error {
-	switch {
-	case s.db == nil:
-		return errors.New("the database is nil: it must be a kit.Versioned")
-	case s.opts.MaxKey < 64:
-		return fmt.Errorf("VersionedOptions.MaxKey is %d: it must be at least 64, or 0 for no limit", s.opts.MaxKey)
-	}
-	if c, ok := s.db.(store.Checker); ok {
-		return c.Check()
-	}
-	return nil
-}
-
-func (s *VersionedStore) now(context.Context) (time.Time, error) { return s.opts.Now(), nil }
+func (s *versioned) Now(context.Context) (time.Time, error) { return s.opts.Now(), nil }
 
 // names returns the keys in the database. The database can keep them.
-func (s *VersionedStore) names(keys []string) []string {
+func (s *versioned) names(keys []string) []string {
 	names := make([]string, len(keys))
 	for i, key := range keys {
 		names[i] = strings.Clone(shorten(key, s.opts.MaxKey))
@@ -222,8 +203,8 @@ func again(ctx context.Context, try func() error) error {
 	}
 }
 
-// run runs calls, which all have the same keys, one after the other in one step.
-func (s *VersionedStore) run(ctx context.Context, calls []*store.Eval) (results []result, err error) {
+// Run runs calls, which all have the same keys, one after the other in one step.
+func (s *versioned) Run(ctx context.Context, calls []*store.Eval) (results []engine.Result, err error) {
 	names := s.names(calls[0].Keys)
 	if slices.ContainsFunc(calls, func(c *store.Eval) bool { return !c.Script.ReadOnly() }) {
 		leave, err := s.lines.enter(ctx, names)
@@ -246,7 +227,7 @@ type row struct {
 	changed bool
 }
 
-func (s *VersionedStore) attempt(ctx context.Context, calls []*store.Eval, names []string) ([]result, error) {
+func (s *versioned) attempt(ctx context.Context, calls []*store.Eval, names []string) ([]engine.Result, error) {
 	entries, err := s.read(ctx, names)
 	if err != nil {
 		return nil, err
@@ -256,7 +237,7 @@ func (s *VersionedStore) attempt(ctx context.Context, calls []*store.Eval, names
 	for i, e := range entries {
 		rows[i].held, rows[i].expires, _ = decode(e.Value, now) // an error leaves Other, which is foreign
 	}
-	results := make([]result, len(calls))
+	results := make([]engine.Result, len(calls))
 	for i, c := range calls {
 		results[i] = runForm(c, rows, now)
 	}
@@ -282,7 +263,7 @@ func (s *VersionedStore) attempt(ctx context.Context, calls []*store.Eval, names
 }
 
 // runForm runs the form of c on rows, and makes its changes there.
-func runForm(c *store.Eval, rows []row, now int64) result {
+func runForm(c *store.Eval, rows []row, now int64) engine.Result {
 	held := make([]store.Content, len(rows))
 	for i, r := range rows {
 		held[i] = r.held
@@ -290,7 +271,7 @@ func runForm(c *store.Eval, rows []row, now int64) result {
 	tx := store.NewLoaded(now, held)
 	reply, err := c.Script.Run(tx, c.Keys, c.Args, c.Reply)
 	if err != nil {
-		return result{err: err}
+		return engine.Result{Err: err}
 	}
 	for _, change := range tx.Changes() {
 		r := &rows[change.Key]
@@ -299,10 +280,10 @@ func runForm(c *store.Eval, rows []row, now int64) result {
 			r.expires = now + change.TTL.Microseconds()
 		}
 	}
-	return result{reply: reply}
+	return engine.Result{Reply: reply}
 }
 
-func (s *VersionedStore) read(ctx context.Context, names []string) ([]Entry, error) {
+func (s *versioned) read(ctx context.Context, names []string) ([]Entry, error) {
 	entries, err := s.db.Get(ctx, names)
 	if err == nil && len(entries) != len(names) {
 		err = fmt.Errorf("Get returned %d entries for %d keys: it must return one for each", len(entries), len(names))
@@ -310,8 +291,8 @@ func (s *VersionedStore) read(ctx context.Context, names []string) ([]Entry, err
 	return entries, err
 }
 
-// get reads the keys of each slot together.
-func (s *VersionedStore) get(ctx context.Context, keys []string) ([]store.Content, error) {
+// Get reads the keys of each slot together.
+func (s *versioned) Get(ctx context.Context, keys []string) ([]store.Value, error) {
 	names, at := s.names(keys), map[string]int{}
 	var once []string        // each name once; at has the indexes
 	slots := map[int][]int{} // indexes of once
@@ -333,17 +314,18 @@ func (s *VersionedStore) get(ctx context.Context, keys []string) ([]store.Conten
 		}
 	}
 	now := s.opts.Now().UnixMicro()
-	held := make([]store.Content, len(keys))
+	values := make([]store.Value, len(keys))
 	for i, name := range names {
-		held[i], _, _ = decode(entries[at[name]].Value, now)
+		held, _, _ := decode(entries[at[name]].Value, now)
+		values[i] = engine.ValueOf(held)
 	}
-	return held, nil
+	return values, nil
 }
 
 // snapshot reads some of the entries again until they have existed together. It reads
 // after the wait of an attempt, and then compares at once, so that it succeeds even while
 // others write.
-func (s *VersionedStore) snapshot(ctx context.Context, names []string, entries []Entry, some []int) error {
+func (s *versioned) snapshot(ctx context.Context, names []string, entries []Entry, some []int) error {
 	if len(some) == 1 {
 		return nil
 	}

@@ -4,30 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
-
-// epoch is the start of virtual time.
-var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// A clock shows the time that a test sets.
-type clock struct{ micros atomic.Int64 }
-
-func newClock() *clock {
-	c := new(clock)
-	c.set(epoch)
-	return c
-}
-
-func (c *clock) now() time.Time          { return time.UnixMicro(c.micros.Load()) }
-func (c *clock) set(t time.Time)         { c.micros.Store(t.UnixMicro()) }
-func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 
 // put returns a script that sets n keys. Its first argument is the TTL in milliseconds,
 // and the others are the integers to set. It replies with the time of the clock.
@@ -79,54 +65,53 @@ func TestClock(t *testing.T) {
 		{"before", time.UnixMicro(-1), false},
 		{"too late", time.UnixMicro(1 << 52), false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			st := memory.New(&memory.Options{Now: func() time.Time { return tt.at }})
-			err := set(st, time.Second, 1, "a")
-			_, merr := st.MGet(context.Background(), []string{"a"}, nil)
-			for _, err := range []error{err, merr} {
-				if tt.good != (err == nil) || !tt.good && !errors.Is(err, store.ErrUnavailable) {
-					t.Errorf("got %v, want it to work: %v", err, tt.good)
-				}
+		st := memory.New(&memory.Options{Now: func() time.Time { return tt.at }})
+		err := set(st, time.Second, 1, "a")
+		_, merr := st.MGet(context.Background(), []string{"a"}, nil)
+		_, _, lerr := st.List(context.Background(), "", "", nil)
+		for _, err := range []error{err, merr, lerr} {
+			if tt.good != (err == nil) || !tt.good && !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("%s: got %v, want it to work: %v", tt.name, err, tt.good)
 			}
-			if got, want := st.Len(), map[bool]int{true: 1}[tt.good]; got != want {
-				t.Errorf("Len() = %d, want %d", got, want)
-			}
-			if got, err := st.Time(context.Background()); tt.good && (err != nil || !got.Equal(tt.at)) {
-				t.Errorf("Time() = %v, %v, want %v", got, err, tt.at)
-			}
-		})
+		}
+		if got := st.Len() == 1; got != tt.good {
+			t.Errorf("%s: Len() = %d", tt.name, st.Len())
+		}
+		if got, err := st.Time(context.Background()); tt.good && (err != nil || !got.Equal(tt.at)) {
+			t.Errorf("%s: Time() = %v, %v, want %v", tt.name, got, err, tt.at)
+		}
 	}
 }
 
-// A key exists until the last microsecond of its TTL.
-func TestExpiry(t *testing.T) {
+// If the clock panics, no shard stays locked.
+func TestClockPanics(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	st := memory.New(&memory.Options{Now: c.now})
-	if err := set(st, 2*time.Millisecond, 7, "a"); err != nil {
+	armed := false
+	st := memory.New(&memory.Options{Now: func() time.Time {
+		if armed {
+			panic("bomb")
+		}
+		return weirtest.Epoch
+	}})
+	if err := set(st, time.Hour, 1, "a"); err != nil {
 		t.Fatal(err)
 	}
-	for _, tt := range []struct {
-		after time.Duration
-		want  string
-	}{
-		{0, "t1 7"},
-		{2*time.Millisecond - time.Microsecond, "t1 7"},
-		{2 * time.Millisecond, ""},
-		{time.Hour, ""},
+	armed = true
+	for name, call := range map[string]func(){
+		"Eval": func() { _ = set(st, time.Hour, 1, "a") },
+		"MGet": func() { get(t, st, "a") },
+		"List": func() { _, _, _ = st.List(t.Context(), "", "", nil) },
+		"All":  func() { st.All()(func(string, time.Duration) bool { return true }) },
 	} {
-		c.set(epoch.Add(tt.after))
-		if got := get(t, st, "a")[0]; got != tt.want {
-			t.Errorf("after %v: got %q, want %q", tt.after, got, tt.want)
-		}
-		live := map[string]time.Duration{}
-		for key, ttl := range st.All() {
-			live[key] = ttl
-		}
-		if want := 2*time.Millisecond - tt.after; tt.want != "" && live["a"] != want || tt.want == "" && len(live) != 0 {
-			t.Errorf("after %v: All gives %v", tt.after, live)
-		}
+		func() {
+			defer func() {
+				if p := recover(); p != "bomb" {
+					t.Errorf("%s recovered %v, want the panic of the clock", name, p)
+				}
+			}()
+			call()
+		}()
+		st.Len() // it waits for the locks: a shard that stays locked ends the test by its timeout
 	}
 }
 
@@ -158,20 +143,32 @@ func TestClockOfBubbles(t *testing.T) {
 	}
 }
 
-// All keys have one clock. So a call reads no earlier time than a call before it on one of its
-// keys, whichever its other keys are.
+// All keys have one clock, and a decision without a script reads it too. So a call reads no
+// earlier time than a call before it on one of its keys, whichever its other keys are.
 func TestOneClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(nil)
+		p := weir.Policy{Name: "api", Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
+			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1000}},
+			{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 10}},
+		}}
+		direct, script := weirtest.NewPolicy(t, st, p), weirtest.NewPolicy(t, struct{ store.Store }{st}, p)
 		st.Skew(time.Second)
 		for i := range 200 {
-			keys := []string{"{a}shared", fmt.Sprint("{a}own", i)}
-			reply, err := st.Eval(t.Context(), put(2), keys, []store.Arg{store.IntArg(1000), store.IntArg(1), store.IntArg(1)}, nil)
+			user := fmt.Sprint("user", i)
+			reply, err := st.Eval(t.Context(), put(2), []string{"{acme}shared", "{acme}" + user}, []store.Arg{store.IntArg(1000), store.IntArg(1), store.IntArg(1)}, nil)
+			if want := time.Now().Add(time.Second).UnixMicro(); err != nil || reply[0].Int() != want {
+				t.Fatalf("%s: the clock reads %v, %v, want %v", user, reply, err, want)
+			}
+			if _, err := script.Allow(t.Context(), "acme", user); err != nil {
+				t.Fatal(err)
+			}
+			got, err := direct.Peek(t.Context(), "acme", user)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := reply[0].Int(), time.Now().Add(time.Second).UnixMicro(); got != want {
-				t.Fatalf("%s: the clock reads %v, want %v", keys[1], time.UnixMicro(got), time.UnixMicro(want))
+			if want, err := script.Peek(t.Context(), "acme", user); got != want || err != nil {
+				t.Fatalf("%s: direct %+v, script %+v, %v", user, got, want, err)
 			}
 		}
 	})

@@ -4,37 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
 
-// write returns a script that sets key 0 to 1, deletes key 1, and returns the error of
-// end.
-func write(readOnly bool, end func() error) *store.Script {
-	form := func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-		tx.Put(0, store.Nums{Tag: store.Tag{'t', '1'}, Len: 1, N: [store.MaxNums]int64{1}}, time.Hour)
-		tx.Del(1)
-		return append(reply, store.IntegerValue(1)), end()
-	}
-	if readOnly {
-		return store.NewReadOnlyScript("write", "", form)
-	}
-	return store.NewScript("write", "", form)
-}
-
 // A failed script changes nothing, releases its locks, and returns the unchanged reply.
-// Its error is as the documentation of store.Script.Run says.
 func TestEvalFails(t *testing.T) {
 	t.Parallel()
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
-	nothing := func() error { return nil }
+	write := func(end func(tx store.Tx) error) *store.Script { // sets key 0 and deletes key 1
+		return store.NewScript("write", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+			tx.Put(0, store.Nums{Tag: store.Tag{'t', '1'}}, time.Hour)
+			err := end(tx)
+			tx.Del(1)
+			return append(reply, store.IntegerValue(1)), err
+		})
+	}
+	nothing := func(store.Tx) error { return nil }
+	same, apart := []string{"{k}0", "{k}1"}, []string{"{k}0", "{l}1"}
 	for _, tt := range []struct {
 		name   string
 		ctx    context.Context
@@ -42,194 +37,27 @@ func TestEvalFails(t *testing.T) {
 		keys   []string
 		want   error
 	}{
-		{"the form fails", t.Context(), write(false, func() error { return errors.New("broken") }), []string{"{k}0", "{k}1"}, store.ErrScript},
-		{"the form fails with ErrScript", t.Context(), write(false, func() error { return store.ErrScript }), []string{"{k}0", "{k}1"}, store.ErrScript},
-		{"the form fails with ErrUnavailable", t.Context(), write(false, func() error { return store.ErrUnavailable }), []string{"{k}0", "{k}1"}, store.ErrUnavailable},
-		{"the form meets a foreign key", t.Context(), write(false, func() error { return store.ForeignAt(1) }), []string{"{k}0", "{k}1"}, store.ErrForeign},
-		{"a read-only script writes", t.Context(), write(true, nothing), []string{"{k}0", "{k}1"}, store.ErrScript},
-		{"no Go form", t.Context(), store.NewScript("lua", "return 1", nil), []string{"{k}0", "{k}1"}, store.ErrNoGoForm},
-		{"keys of two slots", t.Context(), write(false, nothing), []string{"{k}0", "{l}1"}, store.ErrCrossSlot},
-		{"canceled", canceled, write(false, nothing), []string{"{k}0", "{k}1"}, context.Canceled},
-		{"no keys", t.Context(), write(false, nothing), nil, nil},
+		{"the form fails", t.Context(), write(func(store.Tx) error { return errors.New("broken") }), same, store.ErrScript},
+		{"the form panics", t.Context(), write(func(store.Tx) error { panic("broken") }), same, store.ErrScript},
+		{"a sorted set that holds numbers", t.Context(), write(func(tx store.Tx) error { _, _, err := tx.At(1, 0); return err }), same, store.ErrForeign},
+		{"a count of numbers", t.Context(), write(func(tx store.Tx) error { _, _, err := tx.Count(1, 0); return err }), same, store.ErrForeign},
+		{"a score of numbers", t.Context(), write(func(tx store.Tx) error { _, _, err := tx.Score(1, ""); return err }), same, store.ErrForeign},
+		{"keys of two slots", t.Context(), write(nothing), apart, store.ErrCrossSlot},
+		{"canceled", canceled, write(nothing), same, context.Canceled},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			st := memory.New(nil)
-			if err := set(st, time.Hour, 7, "{k}1"); err != nil {
-				t.Fatal(err)
-			}
-			before := []store.Value{store.BulkValue("before")}
-			reply, err := st.Eval(tt.ctx, tt.script, tt.keys, nil, before)
-			if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
-				t.Fatalf("got %v, want %v", err, tt.want)
-			}
-			if len(reply) != 1 || reply[0] != before[0] {
-				t.Errorf("reply %v, want what it held", reply)
-			}
-			if got, want := fmt.Sprintf("%q", get(t, st, "{k}0", "{k}1")), `["" "t1 7"]`; got != want {
-				t.Errorf("the store holds %s, want %s", got, want)
-			}
-			if err := set(st, time.Hour, 8, "{k}0", "{k}1"); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-// If a form panics, the call fails, its locks are released and its changes are discarded.
-func TestEvalPanics(t *testing.T) {
-	t.Parallel()
-	st := memory.New(nil)
-	for range 3 {
-		_, err := st.Eval(t.Context(), write(false, func() error { panic("broken") }), []string{"{k}0", "{k}1"}, nil, nil)
-		if !errors.Is(err, store.ErrScript) || !strings.Contains(err.Error(), "broken") {
-			t.Errorf("got error %v, want an ErrScript with broken in it", err)
-		}
-		if got := get(t, st, "{k}0")[0]; got != "" {
-			t.Errorf("the store holds %q, want nothing", got)
-		}
-	}
-	if err := set(st, time.Hour, 8, "{k}0", "{k}1"); err != nil {
-		t.Error(err)
-	}
-}
-
-// Get returns the result of earlier changes of the form.
-func TestTx(t *testing.T) {
-	t.Parallel()
-	tag := store.Tag{'t', '1'}
-	nums := func(n int64) store.Nums { return store.Nums{Tag: tag, Len: 1, N: [store.MaxNums]int64{n}} }
-	c := newClock()
-	st := memory.New(&memory.Options{Now: c.now})
-	for key, ttl := range map[string]time.Duration{"{k}held": time.Hour, "{k}kept": time.Hour, "{k}expired": time.Millisecond} {
-		if err := set(st, ttl, 9, key); err != nil {
+		st := memory.New(nil)
+		if err := set(st, time.Hour, 7, "{k}1"); err != nil {
 			t.Fatal(err)
 		}
-	}
-	c.advance(time.Second)
-	script := store.NewScript("tx", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-		check := func(what string, i int, want string) {
-			t.Helper()
-			n, ok, err := tx.Get(i)
-			got := ""
-			if ok {
-				got = n.String()
-			}
-			if got != want || err != nil || !ok && n != (store.Nums{}) {
-				t.Errorf("%s: got %v, %v, %v, want %q", what, n, ok, err, want)
-			}
+		before := []store.Value{store.BulkValue("before")}
+		if reply, err := st.Eval(tt.ctx, tt.script, tt.keys, nil, before); !errors.Is(err, tt.want) || !slices.Equal(reply, before) {
+			t.Errorf("%s: got %v, %v, want %v, %v", tt.name, reply, err, before, tt.want)
 		}
-		if got, want := tx.Now(), c.now().UnixMicro(); got != want {
-			t.Errorf("Now() = %d, want %d", got, want)
+		if got := get(t, st, same...); !slices.Equal(got, []string{"", "t1 7"}) {
+			t.Errorf("%s: the store holds %q", tt.name, got)
 		}
-		check("missing", 0, "")
-		check("held", 1, "t1 9")
-		check("expired", 2, "")
-		tx.Keep(0, nums(5))
-		check("kept, missing", 0, "")
-		tx.Put(0, nums(1), time.Second)
-		check("put", 0, "t1 1")
-		tx.Keep(0, nums(2))
-		check("put and kept", 0, "t1 2")
-		tx.Del(1)
-		check("deleted", 1, "")
-		tx.Put(2, nums(1), time.Second)
-		tx.Del(2)
-		check("put and deleted", 2, "")
-		tx.Put(1, nums(1), time.Second)
-		check("deleted and put", 1, "t1 1")
-		tx.Keep(3, nums(4))
-		check("kept", 3, "t1 4")
-		return reply, nil
-	})
-	keys := []string{"{k}new", "{k}held", "{k}expired", "{k}kept"}
-	if _, err := st.Eval(t.Context(), script, keys, nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := fmt.Sprintf("%q", get(t, st, keys...)), `["t1 2" "t1 1" "" "t1 4"]`; got != want {
-		t.Errorf("the store holds %s, want %s", got, want)
-	}
-	ttls := map[string]time.Duration{}
-	for key, ttl := range st.All() {
-		ttls[key] = ttl
-	}
-	if want := map[string]time.Duration{"{k}new": time.Second, "{k}held": time.Second, "{k}kept": time.Hour - time.Second}; !maps.Equal(ttls, want) {
-		t.Errorf("TTLs are %v, want %v", ttls, want)
-	}
-}
-
-// A sorted set and Nums are foreign to each other, and the error names the key.
-func TestForeign(t *testing.T) {
-	t.Parallel()
-	st := memory.New(nil)
-	if err := set(st, time.Hour, 1, "{k}nums"); err != nil {
-		t.Fatal(err)
-	}
-	add := store.NewScript("add", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-		tx.Add(0, store.Member{Text: "a"}, time.Hour)
-		return reply, nil
-	})
-	if _, err := st.Eval(t.Context(), add, []string{"{k}set"}, nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		name, key string
-		read      func(tx store.Tx) error
-	}{
-		{"Get", "{k}set", func(tx store.Tx) error { _, _, err := tx.Get(1); return err }},
-		{"At", "{k}nums", func(tx store.Tx) error { _, _, err := tx.At(1, 0); return err }},
-		{"Count", "{k}nums", func(tx store.Tx) error { _, _, err := tx.Count(1, 0); return err }},
-		{"Score", "{k}nums", func(tx store.Tx) error { _, _, err := tx.Score(1, "a"); return err }},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			form := func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-				return reply, tt.read(tx)
-			}
-			for _, script := range []*store.Script{store.NewScript("x", "", form), store.NewReadOnlyScript("x", "", form)} {
-				_, err := st.Eval(t.Context(), script, []string{"{k}other", tt.key}, nil, nil)
-				if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), fmt.Sprintf("%q", tt.key)) {
-					t.Errorf("got %v, want an ErrForeign that names %q", err, tt.key)
-				}
-			}
-		})
-	}
-}
-
-// The store copies the keys that it keeps.
-func TestBorrowedKeys(t *testing.T) {
-	t.Parallel()
-	st := memory.New(nil)
-	if !st.BorrowsStrings(st) {
-		t.Fatal("BorrowsStrings() = false")
-	}
-	buf := make([]byte, 0, 64)
-	borrow := func(i int) string {
-		buf = fmt.Appendf(buf[:0], "{k}%d", i)
-		return unsafe.String(&buf[0], len(buf))
-	}
-	const n = 1000
-	for i := range n {
-		if err := set(st, time.Hour, int64(i), borrow(i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err := st.Eval(t.Context(), store.NewScript("foreign", "", func(tx store.Tx, _ []store.Arg, _ []store.Value) ([]store.Value, error) {
-		_, _, err := tx.Get(0)
-		return nil, errors.Join(err, store.ForeignAt(0))
-	}), []string{borrow(17)}, nil, nil)
-	clear(buf[:cap(buf)])
-	if err == nil || !strings.Contains(err.Error(), `"{k}17"`) {
-		t.Errorf("error %v does not name the key", err)
-	}
-	for i := range n {
-		if got, want := get(t, st, fmt.Sprintf("{k}%d", i))[0], fmt.Sprintf("t1 %d", i); got != want {
-			t.Fatalf("key %d holds %q, want %q", i, got, want)
-		}
-	}
-	for key := range st.All() {
-		if !strings.HasPrefix(key, "{k}") {
-			t.Fatalf("the store has a key %q", key)
+		if err := set(st, time.Hour, 8, same...); err != nil {
+			t.Errorf("%s: then %v", tt.name, err)
 		}
 	}
 }
@@ -247,6 +75,196 @@ func TestOptions(t *testing.T) {
 		_, err := st.Time(t.Context())
 		if err := errors.Join(err, set(st, time.Hour, 1, "k")); (err == nil) != tt.good {
 			t.Errorf("MaxKeys %d: %v, want it to work: %v", tt.max, err, tt.good)
+		}
+	}
+}
+
+// A script on keys that the store holds allocates nothing.
+func TestAllocations(t *testing.T) {
+	if weirtest.Race {
+		t.Skip("the race detector allocates")
+	}
+	nums := store.Nums{Tag: store.Tag{'t', '1'}, Len: 1}
+	form := func(change func(tx store.Tx, i int)) store.GoForm {
+		return func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+			for i := range 2 {
+				change(tx, i)
+				n, ok, err := tx.Get(i)
+				if !ok || err != nil {
+					return nil, store.ForeignAt(i)
+				}
+				reply = append(reply, store.IntegerValue(n.N[0]))
+			}
+			return reply, nil
+		}
+	}
+	read := form(func(store.Tx, int) {})
+	for name, script := range map[string]*store.Script{
+		"Put":       store.NewScript("put", "", form(func(tx store.Tx, i int) { tx.Put(i, nums, time.Hour) })),
+		"Keep":      store.NewScript("keep", "", form(func(tx store.Tx, i int) { tx.Keep(i, nums) })),
+		"denied":    store.NewScript("deny", "", read),
+		"read-only": store.NewReadOnlyScript("peek", "", read),
+	} {
+		st, keys, reply := memory.New(nil), []string{"weir:{user}:a", "weir:{user}:b"}, make([]store.Value, 0, 2)
+		err := set(st, time.Hour, 1, keys...)
+		got := testing.AllocsPerRun(1000, func() { reply, err = st.Eval(t.Context(), script, keys, nil, reply[:0]) })
+		if got != 0 || err != nil || len(reply) != 2 {
+			t.Errorf("%s: %v allocations, reply %v, %v, want none, and two integers", name, got, reply, err)
+		}
+	}
+}
+
+// A form has the same effect on store.Loaded and on the memory store, while keys expire and
+// the table grows and shrinks.
+func TestLoadedAgrees(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 4))
+			c := weirtest.NewClock()
+			st := memory.New(&memory.Options{Now: c.Now, MaxKeys: 1000}) // one shard
+			all := make([]string, 3+r.IntN(100))
+			for i := range all {
+				all[i] = fmt.Sprintf("{k}%d", i)
+			}
+			held, expires := map[string]store.Content{}, map[string]time.Time{}
+			for step := range 1000 {
+				keys, before := make([]string, 1+r.IntN(min(6, len(all)))), []store.Content(nil)
+				for i, n := range r.Perm(len(all))[:len(keys)] {
+					keys[i] = all[n]
+					if !expires[keys[i]].After(c.Now()) {
+						delete(held, keys[i])
+					}
+					before = append(before, held[keys[i]])
+				}
+				choices := r.Uint64()
+				script := store.NewScript("random", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+					return randomForm(rand.New(rand.NewPCG(choices, 5)), tx, len(keys), reply)
+				})
+				tx := store.NewLoaded(c.Now().UnixMicro(), before)
+				want, wantErr := script.Run(tx, keys, nil, nil)
+				got, err := st.Eval(t.Context(), script, keys, nil, nil)
+				if !slices.Equal(got, want) || (err != nil) != (wantErr != nil) {
+					t.Fatalf("step %d:\nmemory %v, %v\nLoaded %v, %v", step, got, err, want, wantErr)
+				}
+				if wantErr == nil {
+					for _, ch := range tx.Changes() {
+						key := keys[ch.Key]
+						if held[key] = ch.Content; ch.TTL > 0 {
+							expires[key] = c.Now().Add(ch.TTL)
+						}
+					}
+				}
+				live := map[string]time.Duration{}
+				for key, ttl := range st.All() {
+					live[key] = ttl
+				}
+				texts := get(t, st, all...)
+				for i, key := range all {
+					ttl, text := expires[key].Sub(c.Now()), ""
+					if held[key].Kind == store.Missing || ttl < 0 {
+						ttl = 0
+					}
+					if held[key].Kind == store.Numbers && ttl > 0 {
+						text = held[key].Nums.String()
+					}
+					if live[key] != ttl || texts[i] != text {
+						t.Fatalf("step %d: key %q has the TTL %v and the text %q in memory, and %v and %q in Loaded", step, key, live[key], texts[i], ttl, text)
+					}
+				}
+				if r.IntN(4) == 0 {
+					c.Advance(time.Duration(r.IntN(30)) * time.Millisecond)
+				}
+			}
+		})
+	}
+}
+
+// randomForm reads all keys, replies with their values, and changes some of them.
+func randomForm(r *rand.Rand, tx store.Tx, keys int, reply []store.Value) ([]store.Value, error) {
+	text := func() string { return fmt.Sprint(r.IntN(12)) }
+	ttl := func() time.Duration { return time.Duration(1+r.IntN(100)) * time.Millisecond }
+	for i := range keys {
+		n, isNums, err := tx.Get(i)
+		isSet := err != nil
+		reply = append(reply, store.BulkValue(n.String()))
+		if !isNums {
+			above, all, err := tx.Count(i, r.Int64N(10))
+			if err != nil {
+				return nil, err
+			}
+			m, _, err := tx.At(i, r.Int64N(4))
+			if err != nil {
+				return nil, err
+			}
+			score, _, err := tx.Score(i, text())
+			if err != nil {
+				return nil, err
+			}
+			reply = append(reply, store.IntegerValue(above), store.IntegerValue(all),
+				store.IntegerValue(m.Score), store.BulkValue(m.Text), store.IntegerValue(score))
+		}
+		removed := false
+		for range r.IntN(4) {
+			switch op := r.IntN(8); {
+			case op == 0:
+				tx.Del(i)
+				isNums, isSet, removed = false, false, false
+			case op < 3 && !isSet:
+				tx.Put(i, store.Nums{Tag: store.Tag{'t', '1'}, Len: 1, N: [store.MaxNums]int64{r.Int64N(100)}}, ttl())
+				isNums = true
+			case op == 3 && isNums:
+				tx.Keep(i, store.Nums{Tag: store.Tag{'t', '1'}, Len: 1, N: [store.MaxNums]int64{r.Int64N(100)}})
+			case op == 4 && !isNums && !removed && r.IntN(2) == 0:
+				tx.Add(i, store.Member{Score: r.Int64N(10), Text: text()}, 0)
+			case op < 6 && !isNums:
+				tx.Add(i, store.Member{Score: r.Int64N(10), Text: text()}, ttl())
+				isSet = true
+			case op == 6 && !isNums:
+				tx.Remove(i, text())
+				removed = true
+			case op == 7 && !isNums:
+				tx.Trim(i, r.Int64N(3))
+				removed = true
+			}
+		}
+	}
+	if r.IntN(20) == 0 {
+		return nil, store.ForeignAt(r.IntN(keys))
+	}
+	return reply, nil
+}
+
+// List lists a key that stays even if the table grows or shrinks between two calls, and
+// neither an expired key nor one with another prefix.
+func TestListWhileTableChanges(t *testing.T) {
+	t.Parallel()
+	for _, sizes := range [][2]int{{4096, 2048}, {8192, 2048}, {2048, 4096}, {2048, 8192}} {
+		c := weirtest.NewClock()
+		st := memory.New(&memory.Options{MaxKeys: 2047, Now: c.Now}) // one shard
+		for i := range 1000 {
+			key := fmt.Sprint("key", i) + strings.Repeat("x", i%100)
+			for _, err := range []error{set(st, time.Hour, 1, key), set(st, time.Second, 1, "key-gone"), set(st, time.Hour, 1, "ke")} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		c.Advance(time.Second)
+		var list []string
+		calls := 0
+		for cursor, more := "", true; more; more = cursor != "" {
+			st.Resize(sizes[min(calls, 1)])
+			var err error
+			if list, cursor, err = st.List(t.Context(), "key", cursor, list); err != nil {
+				t.Fatal(err)
+			}
+			calls++
+		}
+		slices.Sort(list)
+		if list = slices.Compact(list); len(list) != 1000 || calls < 2 || slices.Contains(list, "key-gone") {
+			t.Errorf("sizes %v: %d of 1000 keys were listed, in %d calls", sizes, len(list), calls)
 		}
 	}
 }

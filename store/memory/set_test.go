@@ -71,25 +71,3 @@ func TestSet(t *testing.T) {
 		}
 	}
 }
-
-// The time of a search does not grow with the size of the set.
-func BenchmarkFind(b *testing.B) {
-	for _, layout := range []string{"c1 %d", "l1 %08d"} { // shuffled, ordered
-		for _, size := range []int{scanned, 100, 100_000} {
-			b.Run(fmt.Sprintf("%.2s/%d", layout, size), func(b *testing.B) {
-				var s set
-				for i := range size {
-					s.add(store.Member{Score: int64(i), Text: fmt.Sprintf(layout, i)})
-				}
-				text := fmt.Sprintf(layout, size/2)
-				s.find(text)
-				b.ReportAllocs()
-				for b.Loop() {
-					if _, ok := s.find(text); !ok {
-						b.Fatal("not found")
-					}
-				}
-			})
-		}
-	}
-}

@@ -47,11 +47,11 @@ func failed(err error) error {
 	case errors.As(err, &reply) && conflicts[reply.ErrorCode]:
 		return fmt.Errorf("%w: %w", kit.ErrConflict, err)
 	case errors.As(err, &reply) && hints[reply.ErrorCode] != "":
-		return misconfigured(fmt.Errorf("%w (%s)", err, hints[reply.ErrorCode]))
+		return fmt.Errorf("%w: %w (%s)", store.ErrMisconfigured, err, hints[reply.ErrorCode])
 	case errors.As(err, &reply) && strings.HasPrefix(reply.Description, "maximum "): // bytes or messages exceeded
-		return misconfigured(fmt.Errorf("%w (raise MaxBytes and MaxMsgs of the stream)", err))
+		return fmt.Errorf("%w: %w (raise MaxBytes and MaxMsgs of the stream)", store.ErrMisconfigured, err)
 	case errors.Is(err, nats.ErrMaxPayload):
-		return misconfigured(fmt.Errorf("%w (raise max_payload of the server, or choose an algorithm without a sorted set)", err))
+		return fmt.Errorf("%w: %w (raise max_payload of the server, or choose an algorithm without a sorted set)", store.ErrMisconfigured, err)
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: no server has the bucket, or its leader is away", err)
 	}
@@ -64,7 +64,7 @@ func (b *bucketDB) unanswered(err error) error {
 	last := b.js.Conn().LastError()
 	if errors.Is(err, context.DeadlineExceeded) && errors.Is(last, nats.ErrPermissionViolation) &&
 		(strings.Contains(last.Error(), b.bucket) || strings.Contains(last.Error(), `"_INBOX.`)) {
-		return misconfigured(fmt.Errorf("%v: %w (grant it to the user of the connection)", err, last))
+		return fmt.Errorf("%w: %v: %w (grant it to the user of the connection)", store.ErrMisconfigured, err, last)
 	}
 	return failed(err)
 }
@@ -80,13 +80,9 @@ func (b *bucketDB) connected() error {
 	}
 	err := fmt.Errorf("the client is not connected: %v: %w", status, cmp.Or(last, nats.ErrNoServers))
 	if unwelcome.MatchString(err.Error()) {
-		return misconfigured(fmt.Errorf("%w (correct the credentials or the TLS of the connection)", err))
+		return fmt.Errorf("%w: %w (correct the credentials or the TLS of the connection)", store.ErrMisconfigured, err)
 	}
 	return err
-}
-
-func misconfigured(err error) error {
-	return fmt.Errorf("%w: %w: %w", store.ErrUnavailable, store.ErrMisconfigured, err)
 }
 
 // lookAgain is the time after which a call looks at the settings of the stream again.
@@ -113,7 +109,7 @@ func (b *bucketDB) checkStream(ctx context.Context) (err error) {
 		return b.unanswered(err)
 	}
 	if wrong := wrongSetting(s.CachedInfo().Config); wrong != "" {
-		return misconfigured(fmt.Errorf("the stream %s has %s: pass StreamConfig to UpdateStream", streamName(b.bucket), wrong))
+		return fmt.Errorf("%w: the stream %s has %s: pass StreamConfig to UpdateStream", store.ErrMisconfigured, streamName(b.bucket), wrong)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -65,21 +64,7 @@ func meaning(call string, err error) error {
 // failed returns the error of a call for err, which comes from pgx. It is the error of
 // ctx if ctx is done, and otherwise ErrUnavailable.
 func failed(ctx context.Context, call string, err error) error {
-	done := ctx.Err()
-	if deadline, ok := ctx.Deadline(); done == nil && ok && !time.Now().Before(deadline) {
-		done = context.DeadlineExceeded // the timer of pgx was earlier than the timer of ctx
-	}
-	switch {
-	case done != nil && errors.Is(err, done):
-		return fmt.Errorf("postgres: %s: %w", call, err)
-	case done != nil:
-		return fmt.Errorf("postgres: %s: %w: %w", call, done, err)
-	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		// A timeout of the pool has passed, for example of a dial, not the caller's
-		// deadline.
-		return fmt.Errorf("postgres: %s: %w: %v", call, store.ErrUnavailable, err)
-	}
-	return fmt.Errorf("postgres: %s: %w: %w", call, meaning(call, err), err)
+	return errreply.Failed(ctx, "postgres: "+call, err, func(err error) error { return meaning(call, err) })
 }
 
 // awaitDeadline waits for the deadline of ctx, if the server has ended the wait for a

@@ -86,12 +86,12 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/engine"
 )
 
 var (
@@ -107,11 +107,16 @@ var (
 // error.
 type Store struct {
 	pool *pgxpool.Pool
+	base engine.Base
 }
 
 // New returns a store that uses pool. It sends nothing to the server. The store never
 // closes the pool.
-func New(pool *pgxpool.Pool) *Store { return &Store{pool} }
+func New(pool *pgxpool.Pool) *Store {
+	s := &Store{pool: pool}
+	s.base = engine.New("postgres", (*table)(s), s, s.Check, meaning)
+	return s
+}
 
 // Check implements [store.Checker]. It returns an error if the pool is nil.
 func (s *Store) Check() error {
@@ -125,124 +130,86 @@ func (s *Store) Check() error {
 // the keys and texts that it sends.
 func (s *Store) BorrowsStrings(st store.Store) bool { return st == store.Store(s) }
 
+var unfit = New(nil)
+
+// over returns the base of s, or of a store without a pool.
+func (s *Store) over() *engine.Base {
+	if s.Check() != nil {
+		return &unfit.base
+	}
+	return &s.base
+}
+
 // Eval implements [store.Store]. It runs the Go form of script in a transaction.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	calls := [1]store.Eval{{Script: script, Keys: keys, Args: args, Reply: reply}}
-	s.EvalBatch(ctx, calls[:])
-	return calls[0].Reply, calls[0].Err
+	return s.over().Eval(ctx, script, keys, args, reply)
 }
 
 // EvalBatch implements [store.Batcher]. It runs the calls in one transaction, or in
 // several if they have more than 256 keys.
-func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
-	for len(calls) > 0 {
-		n := part(calls)
-		s.evalTogether(ctx, calls[:n])
-		calls = calls[n:]
-	}
+func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) { s.over().EvalBatch(ctx, calls) }
+
+// MGet implements [store.Store]. It reads all keys in one statement.
+func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
+	return s.over().MGet(ctx, keys, values)
 }
+
+// Time implements [store.Store]. It returns the time of the server, in microseconds.
+func (s *Store) Time(ctx context.Context) (time.Time, error) { return s.over().Time(ctx) }
+
+// A table is the engine of a Store.
+type table Store
 
 // maxKeys is the largest number of keys of a transaction with several calls. Each key
 // needs an entry in the server's table of locks, which has at least 6,400 entries by
 // default.
 const maxKeys = 256
 
-// part returns how many of calls run in the next transaction.
-func part(calls []store.Eval) int {
-	n, keys := 1, len(calls[0].Keys)
-	for n < len(calls) && keys+len(calls[n].Keys) <= maxKeys {
-		keys += len(calls[n].Keys)
-		n++
+// Groups implements [engine.Engine]. No call is divided.
+func (*table) Groups(calls []*store.Eval) (groups [][]*store.Eval, atOnce int) {
+	for keys := 0; len(calls) > 0; calls = calls[1:] {
+		if keys += len(calls[0].Keys); groups == nil || keys > maxKeys {
+			keys, groups = len(calls[0].Keys), append(groups, nil)
+		}
+		last := len(groups) - 1
+		groups[last] = append(groups[last], calls[0])
 	}
-	return n
+	return groups, 1
 }
 
-// evalTogether runs calls in one transaction.
-func (s *Store) evalTogether(ctx context.Context, calls []store.Eval) {
-	t := newTxn()
-	for i := range calls {
-		c := &calls[i]
-		if c.Err = s.fit(ctx, c); c.Err == nil {
-			t.calls = append(t.calls, c)
-			t.add(c.Keys)
-			t.writes = t.writes || !c.Script.ReadOnly()
-		}
+// Run implements [engine.Engine]. It runs calls in one transaction.
+func (t *table) Run(ctx context.Context, calls []*store.Eval) ([]engine.Result, error) {
+	x := newTxn()
+	for _, c := range calls {
+		x.add(c.Keys)
+		x.writes = x.writes || !c.Script.ReadOnly()
 	}
-	if len(t.calls) == 0 {
-		return
-	}
-	if err := t.run(ctx, s.pool); err != nil {
+	x.calls = calls
+	if err := x.run(ctx, t.pool); err != nil {
 		awaitDeadline(ctx, err)
-		for _, c := range t.calls {
-			c.Err = failed(ctx, "eval "+c.Script.Name(), err)
-		}
-		return
+		return nil, err
 	}
-	for i, c := range t.calls {
-		if err := t.errs[i]; err != nil {
-			c.Err = fmt.Errorf("postgres: eval %s: %w", c.Script.Name(), err)
-			continue
-		}
-		c.Reply = t.replies[i]
-	}
+	return x.results, nil
 }
 
-// fit returns why c must not run, or nil.
-func (s *Store) fit(ctx context.Context, c *store.Eval) error {
-	if err := s.Check(); err != nil {
-		return err
+// Get implements [engine.Engine].
+func (t *table) Get(ctx context.Context, keys []string) ([]store.Value, error) {
+	x := newTxn()
+	x.add(keys)
+	if err := x.run(ctx, t.pool); err != nil {
+		return nil, err
 	}
-	err := store.CheckKeys(c.Keys)
-	switch {
-	case err != nil:
-	case c.Script.GoForm() == nil:
-		err = store.ErrNoGoForm
-	default:
-		err = ctx.Err()
-	}
-	if err != nil {
-		return fmt.Errorf("postgres: eval %s: %w", c.Script.Name(), err)
-	}
-	return nil
-}
-
-// MGet implements [store.Store]. It reads all keys in one statement.
-func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
-	if err := s.Check(); err != nil {
-		return values, err
-	}
-	if err := ctx.Err(); err != nil {
-		return values, fmt.Errorf("postgres: mget: %w", err)
-	}
-	if len(keys) == 0 {
-		return values, nil
-	}
-	t := newTxn()
-	t.add(keys)
-	if err := t.run(ctx, s.pool); err != nil {
-		return values, failed(ctx, "mget", err)
-	}
-	for _, key := range keys {
-		var v store.Value // Nil
-		if nums := t.rows[t.index[key]].nums; nums != nil {
-			v = store.BulkValue(string(nums))
+	values := make([]store.Value, len(keys))
+	for i, key := range keys {
+		if nums := x.rows[x.index[key]].nums; nums != nil {
+			values[i] = store.BulkValue(string(nums))
 		}
-		values = append(values, v)
 	}
 	return values, nil
 }
 
-// Time implements [store.Store]. It returns the time of the server, in microseconds.
-func (s *Store) Time(ctx context.Context) (time.Time, error) {
-	if err := s.Check(); err != nil {
-		return time.Time{}, err
-	}
-	if err := ctx.Err(); err != nil {
-		return time.Time{}, fmt.Errorf("postgres: time: %w", err)
-	}
-	var now time.Time
-	if err := s.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
-		return time.Time{}, failed(ctx, "time", err)
-	}
-	return now, nil
+// Now implements [engine.Engine].
+func (t *table) Now(ctx context.Context) (now time.Time, err error) {
+	err = t.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now)
+	return now, err
 }

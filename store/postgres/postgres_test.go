@@ -80,53 +80,38 @@ func TestUnavailable(t *testing.T) {
 	check("closed pool", t.Context(), calls(t.Context(), New(pool)), store.ErrUnavailable, context.Canceled)
 }
 
-func TestFailed(t *testing.T) {
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
-	defer cancel()
+func TestMeaning(t *testing.T) {
 	reply := func(code string) error { return &pgconn.PgError{Code: code, Message: "a message"} }
 	pooling := &pgconn.PgError{Code: "08P01", Message: "transaction blocks not allowed in statement pooling mode"}
-	for name, c := range map[string]struct {
-		ctx       context.Context
-		err       error
-		want, not error
-		text      string
+	for _, c := range []struct {
+		what, call string
+		err        error
+		advice     string // if it is a mistake
 	}{
-		"lost connection":          {t.Context(), io.ErrUnexpectedEOF, store.ErrUnavailable, store.ErrMisconfigured, ""},
-		"serialization failure":    {t.Context(), reply("40001"), store.ErrUnavailable, store.ErrMisconfigured, "a message"},
-		"disk full":                {t.Context(), reply("53100"), store.ErrMisconfigured, context.Canceled, "free the disk"},
-		"no operator":              {t.Context(), reply("42883"), store.ErrMisconfigured, context.Canceled, "another table"},
-		"a view":                   {t.Context(), reply("55000"), store.ErrMisconfigured, context.Canceled, "another table"},
-		"no TLS":                   {t.Context(), errors.New("tls error: server refused TLS connection"), store.ErrMisconfigured, context.Canceled, "agree on TLS"},
-		"statement pooling":        {t.Context(), pooling, store.ErrMisconfigured, context.Canceled, "pool_mode=transaction"},
-		"lock timeout of the role": {t.Context(), reply("55P03"), store.ErrUnavailable, context.DeadlineExceeded, "a message"},
-		"no table":                 {t.Context(), reply("42P01"), store.ErrMisconfigured, context.Canceled, "Migrate"},
-		"no privilege":             {t.Context(), reply("42501"), store.ErrMisconfigured, context.Canceled, "GRANT SELECT"},
-		"no prepared statement":    {t.Context(), reply("26000"), store.ErrMisconfigured, context.Canceled, "default_query_exec_mode=exec"},
-		"a prepared statement":     {t.Context(), reply("42P05"), store.ErrMisconfigured, context.Canceled, "default_query_exec_mode=exec"},
-		"no schema":                {t.Context(), reply("3F000"), store.ErrMisconfigured, context.Canceled, "USAGE"},
-		"too many locks":           {t.Context(), reply("53200"), store.ErrUnavailable, store.ErrMisconfigured, "max_locks_per_transaction"},
-		"a timeout of a dial":      {t.Context(), fmt.Errorf("dial: %w", context.DeadlineExceeded), store.ErrUnavailable, context.DeadlineExceeded, "dial"},
-		"cancelled":                {cancelled, io.EOF, context.Canceled, store.ErrUnavailable, "EOF"},
-		"cancelled statement":      {cancelled, reply("57014"), context.Canceled, store.ErrUnavailable, "a message"},
-		"cancelled, as pgx says":   {cancelled, fmt.Errorf("pgx: %w", context.Canceled), context.Canceled, store.ErrUnavailable, "pgx"},
-		"the deadline has passed":  {late, io.EOF, context.DeadlineExceeded, store.ErrUnavailable, "EOF"},
-		"a timer that is too late": {fixed{t.Context(), time.Now()}, io.EOF, context.DeadlineExceeded, store.ErrUnavailable, "EOF"},
+		{"lost connection", "eval x", io.ErrUnexpectedEOF, ""},
+		{"serialization failure", "eval x", reply("40001"), ""},
+		{"lock timeout of the role", "eval x", reply("55P03"), ""},
+		{"disk full", "eval x", reply("53100"), "free the disk"},
+		{"no operator", "eval x", reply("42883"), "another table"},
+		{"a view", "eval x", reply("55000"), "another table"},
+		{"no TLS", "eval x", errors.New("tls error: server refused TLS connection"), "agree on TLS"},
+		{"statement pooling", "eval x", pooling, "pool_mode=transaction"},
+		{"no table", "eval x", reply("42P01"), "Migrate"},
+		{"no privilege", "eval x", reply("42501"), "GRANT SELECT"},
+		{"no privilege to create the table", "migrate", reply("42501"), "GRANT CREATE ON the schema"},
+		{"another error of Migrate", "migrate", reply("42883"), ""},
+		{"no prepared statement", "eval x", reply("26000"), "default_query_exec_mode=exec"},
+		{"a prepared statement", "eval x", reply("42P05"), "default_query_exec_mode=exec"},
+		{"no schema", "eval x", reply("3F000"), "USAGE"},
 	} {
-		err := failed(c.ctx, "eval x", c.err)
-		if !errors.Is(err, c.want) || errors.Is(err, c.not) || !strings.Contains(err.Error(), c.text) || !strings.HasPrefix(err.Error(), "postgres: eval x: ") {
-			t.Errorf("%s: got %v, want an error that is %v, is not %v, and contains %q", name, err, c.want, c.not, c.text)
+		err := failed(t.Context(), c.call, c.err)
+		if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, c.err) || errors.Is(err, store.ErrMisconfigured) != (c.advice != "") ||
+			!strings.Contains(err.Error(), c.advice) || !strings.HasPrefix(err.Error(), "postgres: "+c.call+": ") {
+			t.Errorf("%s: got %v, want the advice %q", c.what, err, c.advice)
 		}
 	}
-}
-
-// A role that cannot create the table needs another privilege than one that cannot use
-// it.
-func TestFailedMigrate(t *testing.T) {
-	err := failed(t.Context(), "migrate", &pgconn.PgError{Code: "42501", Message: "a message"})
-	if text := err.Error(); !strings.Contains(text, "GRANT CREATE ON the schema") || strings.Contains(text, "SELECT") {
-		t.Errorf("got %q, want the privilege to create a table", text)
+	if err := failed(t.Context(), "eval x", reply("53200")); errors.Is(err, store.ErrMisconfigured) || !strings.Contains(err.Error(), "max_locks_per_transaction") {
+		t.Errorf("too many locks: got %v", err)
 	}
 }
 
@@ -155,56 +140,22 @@ func TestLockTimeout(t *testing.T) {
 	}
 }
 
-// A key fits into an entry of the index, and no two keys become the same.
-func TestLongKeys(t *testing.T) {
-	long := strings.Repeat("k", 9000)
-	names := []string{"", "a", "\x00", "\xff", long[:longKey-1], long[:longKey], long[:longKey+1], long, long[:longKey] + "x", long[:longKey] + "y"}
-	tx := newTxn()
-	tx.add(names)
-	tx.add(names)
-	tx.add([]string{string(tx.keys[len(tx.keys)-1])}) // a key that looks like a shortened one
-	seen, locks := map[string]bool{}, map[int64]bool{}
-	for i, key := range tx.keys {
-		if len(key) > longKey {
-			t.Errorf("key %d has %d bytes, want at most %d", i, len(key), longKey)
-		}
-		if i < len(names) && len(names[i]) < longKey && string(key) != names[i] {
-			t.Errorf("key %d is not stored as it is", i)
-		}
-		seen[string(key)], locks[tx.locks[i]] = true, true
-	}
-	if want := len(names) + 1; len(seen) != want || len(locks) != want {
-		t.Errorf("%d names became %d keys with %d locks", want, len(seen), len(locks))
-	}
-}
-
-// A key that is used by several calls of a batch is locked and read once.
-func TestKeysOnce(t *testing.T) {
-	tx := newTxn()
-	tx.add([]string{"a", "b"})
-	tx.add([]string{"b", "c"})
-	if len(tx.keys) != 3 || len(tx.locks) != 3 || len(tx.index) != 3 {
-		t.Errorf("got %d keys and %d locks, want 3", len(tx.keys), len(tx.locks))
-	}
-}
-
 // A batch is split before it needs too many locks, and never within a call.
 func TestParts(t *testing.T) {
-	call := func(n int) store.Eval { return store.Eval{Keys: make([]string, n)} }
 	for _, c := range []struct{ keys, want []int }{
 		{[]int{1}, []int{1}},
 		{[]int{maxKeys, 1}, []int{1, 1}},
 		{[]int{maxKeys - 1, 1, 1}, []int{2, 1}},
 		{[]int{1, 2 * maxKeys, 1, 0}, []int{1, 1, 2}},
 	} {
-		var list []store.Eval
+		var list []*store.Eval
 		for _, n := range c.keys {
-			list = append(list, call(n))
+			list = append(list, &store.Eval{Keys: make([]string, n)})
 		}
 		var got []int
-		for len(list) > 0 {
-			n := part(list)
-			got, list = append(got, n), list[n:]
+		groups, _ := new(table).Groups(list)
+		for _, g := range groups {
+			got = append(got, len(g))
 		}
 		if fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("calls with %v keys: got parts of %v calls, want %v", c.keys, got, c.want)
@@ -219,41 +170,26 @@ func TestHeld(t *testing.T) {
 		}
 		return scores
 	}
-	texts := func(list ...string) (b [][]byte) {
-		for _, text := range list {
-			b = append(b, []byte(text))
-		}
-		return b
-	}
+	a, b, other := []byte("a"), []byte("\xff\x00"), store.Content{Kind: store.Other}
+	numbers := store.Nums{Tag: store.Tag{'g', '1'}, Len: 2, N: [store.MaxNums]int64{5, 6}}
 	for i, c := range []struct {
 		nums   []byte
 		scores []pgtype.Int8
 		texts  [][]byte
-		want   string
+		want   store.Content
 	}{
-		{[]byte("g1 5 6"), nil, nil, "g1 5 6"},
-		{[]byte(""), nil, nil, "other"},
-		{[]byte("g1 -5"), nil, nil, "other"},
-		{[]byte("g1 5"), some(1), texts("a"), "other"},
-		{nil, some(2, 1), texts("b", "\xff\x00"), `[2 "b"][1 "\xff\x00"]`},
-		{nil, some(1, 2), texts("a"), "other"},
-		{nil, some(1, -1), texts("a", "b"), "other"},
-		{nil, some(1, 2), [][]byte{[]byte("a"), nil}, "other"},
-		{nil, nil, nil, ""},
+		{[]byte("g1 5 6"), nil, nil, store.Content{Kind: store.Numbers, Nums: numbers}},
+		{[]byte(""), nil, nil, other},
+		{[]byte("g1 -5"), nil, nil, other},
+		{[]byte("g1 5"), some(1), [][]byte{a}, other},
+		{nil, some(2, 1), [][]byte{b, a}, store.Content{Kind: store.Set, Members: []store.Member{{Score: 2, Text: "\xff\x00"}, {Score: 1, Text: "a"}}}},
+		{nil, some(1, 2), [][]byte{a}, other},
+		{nil, some(1, -1), [][]byte{a, b}, other},
+		{nil, some(1, 2), [][]byte{a, nil}, other},
+		{nil, nil, nil, store.Content{Kind: store.Set}},
 	} {
-		h, got := held(c.nums, c.scores, c.texts), ""
-		switch h.Kind {
-		case store.Numbers:
-			got = h.Nums.String()
-		case store.Set:
-			for _, m := range h.Members {
-				got += "[" + strconv.FormatInt(m.Score, 10) + " " + strconv.Quote(m.Text) + "]"
-			}
-		default:
-			got = "other"
-		}
-		if got != c.want {
-			t.Errorf("row %d: got %s, want %s", i, got, c.want)
+		if got := held(c.nums, c.scores, c.texts); fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("row %d: got %+v, want %+v", i, got, c.want)
 		}
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/engine"
 )
 
 // A txn is a transaction over the keys of some calls. It reads all keys, runs the forms
 // of the calls one after the other, and writes what they have changed.
 type txn struct {
 	calls   []*store.Eval
-	replies [][]store.Value // of calls
-	errs    []error         // of calls, from their forms
+	results []engine.Result // of calls
 
 	writes bool           // a script is not read-only
 	index  map[string]int // of keys and rows, by the name of the key
@@ -258,7 +258,7 @@ func (t *txn) runForms() {
 		}
 		tx := store.NewLoaded(t.now, values)
 		reply, err := c.Script.Run(tx, c.Keys, c.Args, c.Reply)
-		t.replies, t.errs = append(t.replies, reply), append(t.errs, err)
+		t.results = append(t.results, engine.Result{Reply: reply, Err: err})
 		if err != nil {
 			continue
 		}

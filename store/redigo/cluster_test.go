@@ -57,34 +57,44 @@ func newDuo(t *testing.T, pooled bool, answer func(d *duo, n int, args []string)
 	if err := d.client.Refresh(); err != nil {
 		t.Fatal(err)
 	}
-	d.topologyRequests()
+	d.commands()
 	return d
 }
 
-// topologyRequests returns the number of topology requests since the last call.
-func (d *duo) topologyRequests() int {
-	_, first := d.nodes[0].Commands()
-	_, second := d.nodes[1].Commands()
-	return first + second
+// commands returns what the nodes received since the last call, and the number of topology
+// requests.
+func (d *duo) commands() (all []string, topology int) {
+	for _, node := range d.nodes {
+		commands, n := node.Commands()
+		all, topology = append(all, commands...), topology+n
+	}
+	return all, topology
 }
 
-// expect checks what the nodes received: the first word of each command, and its key.
-func (d *duo) expect(t *testing.T, first, second []string) {
+// expect checks what the nodes received since the last call: the name and the last word of
+// each command. It returns the number of topology requests.
+func (d *duo) expect(t *testing.T, first, second []string) (topology int) {
 	t.Helper()
 	for n, want := range [][]string{first, second} {
-		commands, _ := d.nodes[n].Commands()
-		var got []string
-		for _, c := range commands {
-			words := strings.Fields(c)
-			if strings.HasPrefix(words[0], "EVAL") {
-				words = []string{words[0], words[len(words)-1]}
-			}
-			got = append(got, strings.Join(words, " "))
-		}
-		if !slices.Equal(got, want) {
+		commands, requests := d.nodes[n].Commands()
+		topology += requests
+		if got := shorten(commands); !slices.Equal(got, want) {
 			t.Errorf("node %d received %q, want %q", n, got, want)
 		}
 	}
+	return topology
+}
+
+// shorten leaves the first and the last word of each command.
+func shorten(commands []string) (list []string) {
+	for _, c := range commands {
+		words := strings.Fields(c)
+		if len(words) > 1 {
+			words = []string{words[0], words[len(words)-1]}
+		}
+		list = append(list, strings.Join(words, " "))
+	}
+	return list
 }
 
 // redirect returns a reply that redirects a call for key.
@@ -118,80 +128,60 @@ func eachWay(t *testing.T, test func(t *testing.T, batch, pooled bool)) {
 
 var one = []store.Value{store.IntegerValue(1)}
 
-// If a slot has moved, a call follows it, and the next call is sent to the new owner at
-// once.
-func TestMoved(t *testing.T) {
+// A call follows redirections, and ends if they have no end. It does not wait for a slot
+// whose keys are on two nodes.
+func TestRedirections(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, batch, pooled bool) {
-		d := newDuo(t, pooled, func(d *duo, n int, args []string) string {
+	const dead = "127.0.0.1:1"
+	sha := []string{"EVALSHA {b}"}
+	for name, tt := range map[string]struct {
+		answer        func(d *duo, n int, args []string) string
+		says          string // in the error; "" if there is none
+		first, second []string
+	}{
+		"a slot has moved": {func(d *duo, n int, args []string) string {
 			if n == 0 {
 				return redirect("MOVED", args[3], d.nodes[1].Addr)
 			}
 			return ":1\r\n"
-		})
-		d.owners.Store(&[2]int{1, 1})
-		if got, err := d.eval(t.Context(), batch, low); err != nil || !slices.Equal(got, one) {
-			t.Errorf("got %v, %v", got, err)
-		}
-		d.expect(t, []string{"EVALSHA {b}"}, []string{"EVALSHA {b}"})
-		if got, err := d.eval(t.Context(), batch, low); err != nil || !slices.Equal(got, one) {
-			t.Errorf("once more: got %v, %v", got, err)
-		}
-		d.expect(t, nil, []string{"EVALSHA {b}"})
-	})
-}
-
-// If two nodes redirect a call to each other, the call ends.
-func TestMovedInCircles(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, batch, pooled bool) {
-		d := newDuo(t, pooled, func(d *duo, n int, args []string) string {
+		}, "", sha, sha},
+		"two nodes redirect to each other": {func(d *duo, n int, args []string) string {
 			if args[0] == "ASKING" {
 				return "+OK\r\n"
 			}
 			return redirect("ASK", args[3], d.nodes[1-n].Addr)
-		})
-		got, err := d.eval(t.Context(), batch, low)
-		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "ASK") || got != nil {
-			t.Errorf("got %v, %v", got, err)
-		}
-		sent := 0
-		for _, node := range d.nodes {
-			commands, _ := node.Commands()
-			for _, c := range commands {
-				if strings.HasPrefix(c, "EVALSHA") {
-					sent++
+		}, "ASK", []string{"EVALSHA {b}", "ASKING", "EVALSHA {b}"}, []string{"ASKING", "EVALSHA {b}", "ASKING", "EVALSHA {b}"}},
+		// redisc asks another node, which redirects the call to the dead node again.
+		"the new owner is dead": {func(_ *duo, _ int, args []string) string { return redirect("MOVED", args[3], dead) }, dead, nil, nil},
+		"keys on two nodes": {func(*duo, int, []string) string {
+			return "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"
+		}, "TRYAGAIN", sha, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, batch, pooled bool) {
+				d := newDuo(t, pooled, tt.answer)
+				if tt.says == "" {
+					d.owners.Store(&[2]int{1, 1})
 				}
-			}
-		}
-		if sent != 1+maxRedirects {
-			t.Errorf("the call was sent %d times, want %d", sent, 1+maxRedirects)
-		}
-	})
-}
-
-// If the new owner of a slot is dead, redisc asks another node, which redirects the call
-// to the dead node again. The call then ends.
-func TestMovedToDeadNode(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, batch, pooled bool) {
-		const dead = "127.0.0.1:1"
-		d := newDuo(t, pooled, func(_ *duo, _ int, args []string) string {
-			return redirect("MOVED", args[3], dead)
+				got, err := d.eval(t.Context(), batch, low)
+				if tt.says == "" && (err != nil || !slices.Equal(got, one)) || tt.says != "" && (!errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), tt.says) || got != nil) {
+					t.Errorf("got %v, %v, want %q in the error", got, err, tt.says)
+				}
+				if tt.says == dead {
+					if sent, _ := d.commands(); len(sent) != 2 {
+						t.Errorf("the call was sent %d times, want 2", len(sent))
+					}
+				}
+				d.expect(t, tt.first, tt.second)
+				if tt.says == "" { // the next call is sent to the new owner at once
+					got, err := d.eval(t.Context(), batch, low)
+					if d.expect(t, nil, sha); err != nil || !slices.Equal(got, one) {
+						t.Errorf("once more: got %v, %v", got, err)
+					}
+				}
+			})
 		})
-		_, err := d.eval(t.Context(), batch, low)
-		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), dead) {
-			t.Errorf("got %v", err)
-		}
-		sent := 0
-		for _, node := range d.nodes {
-			commands, _ := node.Commands()
-			sent += len(commands)
-		}
-		if sent != 2 {
-			t.Errorf("the call was sent %d times, want 2", sent)
-		}
-	})
+	}
 }
 
 // A node that serves no slot yet takes over a slot. It serves the slot only after an
@@ -234,17 +224,8 @@ func TestAsk(t *testing.T) {
 			if err != nil || !slices.Equal(got, one) {
 				t.Errorf("got %v, %v", got, err)
 			}
-			var sent []string
-			commands, _ := taker.Commands()
-			for _, c := range commands {
-				words := strings.Fields(c)
-				if len(words) > 1 {
-					words = []string{words[0], words[len(words)-1]}
-				}
-				sent = append(sent, strings.Join(words, " "))
-			}
-			if !slices.Equal(sent, want) {
-				t.Errorf("the taker received %q, want %q", sent, want)
+			if commands, _ := taker.Commands(); !slices.Equal(shorten(commands), want) {
+				t.Errorf("the taker received %q, want %q", commands, want)
 			}
 			known.Store(true)
 		}
@@ -261,7 +242,7 @@ func TestAsk(t *testing.T) {
 				t.Errorf("%d connections to the taker are left", n)
 			}
 		}
-		if n := d.topologyRequests(); n != 0 {
+		if _, n := d.commands(); n != 0 {
 			t.Errorf("%d topology requests, want none: no slot has moved yet", n)
 		}
 	})
@@ -284,21 +265,6 @@ func TestAskSilentNode(t *testing.T) {
 		if _, err := d.eval(ctx, batch, low); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
-	})
-}
-
-// If the keys of a call are on two nodes, because their slot moves, the call does not
-// wait.
-func TestTryAgain(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, batch, pooled bool) {
-		d := newDuo(t, pooled, func(*duo, int, []string) string {
-			return "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"
-		})
-		if _, err := d.eval(t.Context(), batch, low); !errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("got %v", err)
-		}
-		d.expect(t, []string{"EVALSHA {b}"}, nil)
 	})
 }
 
@@ -329,11 +295,11 @@ func TestBatchByNode(t *testing.T) {
 	lower := []string{"EVALSHA b", "EVALSHA c", "EVALSHA f"}
 
 	batch()
-	if n := d.topologyRequestsWith(t, lower, upper); n != 1 {
+	if n := d.expect(t, lower, upper); n != 1 {
 		t.Errorf("first: %d topology requests, want 1", n)
 	}
 	batch()
-	if n := d.topologyRequestsWith(t, lower, upper); n != 0 {
+	if n := d.expect(t, lower, upper); n != 0 {
 		t.Errorf("second: %d topology requests, want none", n)
 	}
 	d.silent.Lock() // in the background, redisc asks for the owners, which it would take for newer
@@ -343,7 +309,7 @@ func TestBatchByNode(t *testing.T) {
 	d.expect(t, lower, append([]string{"EVALSHA f"}, upper...))
 	moved.Store(false)
 	batch()
-	if n := d.topologyRequestsWith(t, lower, upper); n < 1 {
+	if n := d.expect(t, lower, upper); n < 1 {
 		t.Error("after a slot has moved, the store did not ask for the layout")
 	}
 	for addr, stats := range d.client.Stats() {
@@ -351,25 +317,6 @@ func TestBatchByNode(t *testing.T) {
 			t.Errorf("%d connections to %s", stats.ActiveCount, addr)
 		}
 	}
-}
-
-// topologyRequestsWith checks what the nodes received, as expect does, and returns the
-// number of topology requests.
-func (d *duo) topologyRequestsWith(t *testing.T, first, second []string) int {
-	t.Helper()
-	n := 0
-	for i, want := range [][]string{first, second} {
-		commands, topology := d.nodes[i].Commands()
-		n += topology
-		for j, c := range commands {
-			words := strings.Fields(c)
-			commands[j] = words[0] + " " + words[len(words)-1]
-		}
-		if !slices.Equal(commands, want) {
-			t.Errorf("node %d received %q, want %q", i, commands, want)
-		}
-	}
-	return n
 }
 
 // If a cluster does not send its layout, calls are grouped by slot.
@@ -460,7 +407,7 @@ func TestDeadNodesAndContext(t *testing.T) {
 	var dials atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
 	var srv *wiretest.Server
-	srv = wiretest.NewServer(t, func([]string) string { return wiretest.Slots(srv.Addr) })
+	srv = wiretest.NewServer(t, func([]string) string { return wiretest.Shards(srv.Addr) })
 	c := &redisc.Cluster{StartupNodes: []string{srv.Addr}, DialOptions: []redis.DialOption{
 		redis.DialContextFunc(func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if !down.Load() {
@@ -488,40 +435,6 @@ func TestDeadNodesAndContext(t *testing.T) {
 	}
 }
 
-// Failing calls make the store read the topology again, but not once for each call.
-func TestFollow(t *testing.T) {
-	t.Parallel()
-	for name, answer := range map[string]string{
-		"CLUSTERDOWN":     "-CLUSTERDOWN The cluster is down\r\n",
-		"connection lost": "",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			srv := wiretest.NewCluster(t, func([]string) string { return answer })
-			c := cluster(t, srv.Addr)
-			if err := c.Refresh(); err != nil {
-				t.Fatal(err)
-			}
-			_, _ = srv.Commands()
-			s, refreshes := NewCluster(c), 0
-			start := time.Now()
-			for refreshes < 4 { // in real time, because the refresh is in the background
-				if _, err := s.Eval(t.Context(), script, keys, nil, nil); !errors.Is(err, store.ErrUnavailable) {
-					t.Fatal(err)
-				}
-				_, n := srv.Commands()
-				refreshes += n
-				if time.Since(start) > 30*time.Second {
-					t.Fatalf("%d refreshes after %v", refreshes, time.Since(start))
-				}
-			}
-			if took := time.Since(start); took < 700*time.Millisecond { // four within three pauses
-				t.Errorf("4 refreshes within %v", took)
-			}
-		})
-	}
-}
-
 // While a slow refresh runs, no second one starts, and no call waits for it.
 func TestFollowOneAtATime(t *testing.T) {
 	t.Parallel()
@@ -535,7 +448,7 @@ func TestFollowOneAtATime(t *testing.T) {
 		if slow.Load() {
 			<-release
 		}
-		return wiretest.Slots(srv.Addr)
+		return wiretest.Shards(srv.Addr)
 	})
 	c := cluster(t, srv.Addr)
 	if err := c.Refresh(); err != nil {

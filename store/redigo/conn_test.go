@@ -73,63 +73,6 @@ func TestConnectionsReturned(t *testing.T) {
 	}
 }
 
-// A connection to a server that is not a master is used for the current call, and then
-// closed.
-func TestReadOnlyDropsConnection(t *testing.T) {
-	t.Parallel()
-	for name, reply := range map[string]string{
-		"plain":   "-READONLY You can't write against a read only replica.\r\n",
-		"newer":   "-READONLY You can't write against a read only replica. script: fd02, on @user_script:1.\r\n",
-		"wrapped": "-ERR Error running script (call to f_fd025da278024fe7a673b46f5cabd34e715d760d): @user_script:10: @user_script: 10: -READONLY You can't write against a read only replica. \r\n",
-	} {
-		for _, call := range []string{"eval", "batch"} {
-			t.Run(name+" "+call, func(t *testing.T) {
-				t.Parallel()
-				for _, client := range []string{"Pool", "Cluster"} {
-					var master atomic.Bool
-					srv := wiretest.NewCluster(t, func([]string) string {
-						if master.Load() {
-							return ":1\r\n"
-						}
-						return reply
-					})
-					s := New(pool(t, srv.Addr))
-					if client == "Cluster" {
-						c := cluster(t, srv.Addr)
-						if err := c.Refresh(); err != nil {
-							t.Fatal(err)
-						}
-						s = NewCluster(c)
-					}
-					master.Store(true)
-					for range 3 {
-						if err := wiretest.OneCall(t.Context(), s, call); err != nil {
-							t.Fatal(err)
-						}
-					}
-					if got := srv.Conns(); got != 1 {
-						t.Fatalf("%s: %d connections for three calls to a master, want 1", client, got)
-					}
-					master.Store(false)
-					if err := wiretest.OneCall(t.Context(), s, call); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "READONLY") {
-						t.Fatalf("%s: got %v", client, err)
-					}
-					for s.refreshing.Load() {
-						time.Sleep(time.Millisecond)
-					}
-					master.Store(true)
-					if err := wiretest.OneCall(t.Context(), s, call); err != nil {
-						t.Fatal(err)
-					}
-					if got := srv.Conns(); got != 2 {
-						t.Errorf("%s: %d connections in all, want one more after READONLY", client, got)
-					}
-				}
-			})
-		}
-	}
-}
-
 // In a batch, one READONLY is enough to close the connection. The other replies are kept.
 func TestReadOnlyInBatch(t *testing.T) {
 	t.Parallel()

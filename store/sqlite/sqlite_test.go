@@ -1,14 +1,11 @@
 package sqlite
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -131,97 +128,6 @@ func limiter(t testing.TB, st store.Store) *weir.Limiter {
 	return lim
 }
 
-// child starts this test again in a process of its own, where childOf returns the file.
-func child(t *testing.T, file string) (*exec.Cmd, *bufio.Scanner) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=5m")
-	cmd.Env, cmd.Stderr = append(os.Environ(), "WEIR_SQLITE_CHILD="+file), os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	return cmd, bufio.NewScanner(out)
-}
-
-func childOf() (file string, ok bool) { return os.LookupEnv("WEIR_SQLITE_CHILD") }
-
-// consume consumes tokens in four goroutines until a request is denied, and calls each
-// for each allowed request.
-func consume(t *testing.T, file string, each func()) {
-	lim := limiter(t, New(open(t, file)))
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for {
-				res, err := lim.Allow(t.Context(), "ann")
-				if err != nil {
-					t.Error(err)
-				}
-				if err != nil || !res.Allowed {
-					return
-				}
-				each()
-			}
-		})
-	}
-	all.Wait()
-}
-
-// TestProcesses shows that several processes together allow as much as the limit.
-func TestProcesses(t *testing.T) {
-	if file, ok := childOf(); ok {
-		consume(t, file, func() { fmt.Println("allowed") })
-		return
-	}
-	file, allowed := filepath.Join(t.TempDir(), "limits.db"), 0
-	cmd, out := child(t, file)
-	other, outOther := child(t, file)
-	for _, s := range []*bufio.Scanner{out, outOther} {
-		for s.Scan() {
-			if s.Text() == "allowed" {
-				allowed++
-			}
-		}
-	}
-	if err := errors.Join(cmd.Wait(), other.Wait()); err != nil {
-		t.Error(err)
-	}
-	if allowed != 1000 {
-		t.Errorf("two processes allowed %d requests, want 1000", allowed)
-	}
-}
-
-// TestKilled shows that a process that is killed leaves no lock, and loses no decision.
-func TestKilled(t *testing.T) {
-	if file, ok := childOf(); ok {
-		consume(t, file, func() { fmt.Println("allowed") })
-		return
-	}
-	file, allowed := filepath.Join(t.TempDir(), "limits.db"), int64(0)
-	cmd, out := child(t, file)
-	for out.Scan() {
-		if out.Text() != "allowed" {
-			continue
-		}
-		if allowed++; allowed == 100 {
-			_ = cmd.Process.Kill() // what it had written to the pipe is still read
-		}
-	}
-	_ = cmd.Wait()
-	res, err := limiter(t, New(open(t, file))).Peek(t.Context(), "ann")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Each of the four goroutines may have consumed a token without saying so.
-	if got := 1000 - res.Remaining; got < allowed || got > allowed+4 {
-		t.Errorf("the file says that %d tokens were consumed, want %d to %d", got, allowed, allowed+4)
-	}
-}
-
 // TestLocked shows that a call returns at its deadline while another connection has the
 // lock, and that the next call works, on the same connection.
 func TestLocked(t *testing.T) {
@@ -328,34 +234,6 @@ func connection(t *testing.T, db *sql.DB) (raw any) {
 	return raw
 }
 
-// TestModes shows that the way in which a driver begins transactions does not matter, and
-// that readers need no lock.
-func TestModes(t *testing.T) {
-	for _, mode := range []string{"deferred", "immediate", "exclusive"} {
-		file := filepath.Join(t.TempDir(), "limits.db")
-		db, other := open(t, file, "&_txlock="+mode), open(t, file)
-		lim := limiter(t, New(db))
-		if res, err := lim.Allow(t.Context(), "ann"); err != nil || res.Remaining != 999 {
-			t.Errorf("%s: got %+v, %v, want 999 tokens left", mode, res, err)
-		}
-		holder, err := other.Conn(t.Context())
-		if err == nil {
-			_, err = holder.ExecContext(t.Context(), "BEGIN IMMEDIATE")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		if res, err := lim.Peek(ctx, "ann"); err != nil || res.Remaining != 999 {
-			t.Errorf("%s: got %+v, %v while another connection has the lock, want 999 tokens left", mode, res, err)
-		}
-		cancel()
-		if err := holder.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestSettings shows that a setting with which the store cannot work is an error that
 // says what to do.
 func TestSettings(t *testing.T) {
@@ -411,42 +289,6 @@ func TestReplaced(t *testing.T) {
 		_ = conn.Close()
 		if wrong := n > 0; errors.Is(known, store.ErrMisconfigured) != wrong || errors.Is(fresh, store.ErrMisconfigured) != wrong {
 			t.Errorf("change %d: got %v, and %v on a new connection", n, known, fresh)
-		}
-	}
-}
-
-// TestClosed shows that a closed handle is an outage.
-func TestClosed(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "limits.db"))
-	lim := limiter(t, New(db))
-	if _, err := lim.Allow(t.Context(), "ann"); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lim.Allow(t.Context(), "ann"); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("got error %v, want ErrUnavailable", err)
-	}
-}
-
-func BenchmarkGCRA(b *testing.B) {
-	bench(b, algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: 1_000_000})
-}
-
-func BenchmarkSlidingLog800(b *testing.B) {
-	bench(b, algorithm.SlidingLog{Limit: 800, Window: 50 * time.Millisecond})
-}
-
-func bench(b *testing.B, a algorithm.Algorithm) {
-	lim, err := weir.New("api", New(open(b, filepath.Join(b.TempDir(), "limits.db"))), a, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := lim.Allow(b.Context(), "ann"); err != nil {
-			b.Fatal(err)
 		}
 	}
 }

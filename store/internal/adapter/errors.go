@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/errreply"
@@ -98,32 +97,8 @@ func (b *Base) clientError(ctx context.Context, call string, err error, meaning 
 
 // unanswered wraps err, which comes from the client or the network and is no reply.
 func (b *Base) unanswered(ctx context.Context, call string, err error) error {
-	done := ended(ctx)
-	if !errors.Is(done, context.Canceled) {
+	if !errors.Is(errreply.Ended(ctx), context.Canceled) {
 		b.Follow() // a dead node can be the reason why the deadline passed
 	}
-	switch {
-	case done != nil && errors.Is(err, done):
-		return b.callError(call, err)
-	case done != nil:
-		return fmt.Errorf("%s: %s: %w: %w", b.Name, call, done, err)
-	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		// The client's timeout has passed, for example of a dial, not the caller's
-		// deadline.
-		return fmt.Errorf("%s: %s: %w: %v", b.Name, call, store.ErrUnavailable, err)
-	}
-	return fmt.Errorf("%s: %s: %w: %w", b.Name, call, errreply.Connection(err), err)
-}
-
-// ended returns the error of ctx. If the deadline has passed, it returns
-// DeadlineExceeded, even if ctx has no error yet: the timer of the client can fire before
-// the timer of ctx.
-func ended(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		return context.DeadlineExceeded
-	}
-	return nil
+	return errreply.Failed(ctx, b.Name+": "+call, err, errreply.Connection)
 }

@@ -1,9 +1,16 @@
 package errreply
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir/store"
 )
@@ -15,110 +22,122 @@ const (
 	tail = " script: fd025da278024fe7a673b46f5cabd34e715d760d, on @user_script:10."
 )
 
-func TestEval(t *testing.T) {
+// Error replies mean what the table says, in a script and outside of it. A reply that comes
+// again until a setting is corrected says which. A reply that a client answers by itself, for
+// example by following a redirection, ends without a correction.
+func TestMeaning(t *testing.T) {
 	t.Parallel()
+	all, none := []Client{Unknown, Single, Sentinel, Cluster}, []Client(nil)
+	one := []Client{Single}
 	for _, c := range []struct {
-		name, text string
-		want       error
+		text    string
+		clients []Client // for which it is a mistake
+		says    string
+		stale   bool // the topology may be out of date
 	}{
-		{"loading", "LOADING Redis is loading the dataset in memory", store.ErrUnavailable},
-		{"readonly", "READONLY You can't write against a read only replica." + tail, store.ErrUnavailable},
-		{"readonly 6.0", call + line + "-READONLY You can't write against a read only replica. ", store.ErrUnavailable},
-		{"clusterdown", "CLUSTERDOWN The cluster is down", store.ErrUnavailable},
-		{"clusterdown, no slot", "CLUSTERDOWN Hash slot not served", store.ErrUnavailable},
-		{"tryagain", "TRYAGAIN Multiple keys request during rehashing of slot", store.ErrUnavailable},
-		{"masterdown", "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", store.ErrUnavailable},
-		{"noreplicas", "NOREPLICAS Not enough good replicas to write." + tail, store.ErrUnavailable},
-		{"noreplicas 6.0", call + line + "-NOREPLICAS Not enough good replicas to write. ", store.ErrUnavailable},
-		{"misconf", "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk." + tail, store.ErrUnavailable},
-		{"oom", "OOM command not allowed when used memory > 'maxmemory'." + tail, store.ErrUnavailable},
-		{"oom 6.0", call + line + "-OOM command not allowed when used memory > 'maxmemory'. ", store.ErrUnavailable},
-		{"oom by pcall 6.0", line + "-OOM command not allowed when used memory > 'maxmemory'.  ", store.ErrUnavailable},
-		{"busy", "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", store.ErrUnavailable},
-		{"moved", "MOVED 3999 127.0.0.1:6381", store.ErrUnavailable},
-		{"ask", "ASK 3999 127.0.0.1:6381", store.ErrUnavailable},
-		{"noauth", "NOAUTH Authentication required.", store.ErrUnavailable},
-		{"noauth, long command", "ERR Protocol error: unauthenticated multibulk length", store.ErrUnavailable},
-		{"wrongpass", "WRONGPASS invalid username-password pair or user is disabled.", store.ErrUnavailable},
-		{"noperm", "NOPERM this user has no permissions to run the 'evalsha' command", store.ErrUnavailable},
-		{"noperm in a script", "ERR The user executing the script can't run this command or subcommand" + tail, store.ErrUnavailable},
-		{"noperm in a script 6.0", call + line + "The user executing the script can't run this command or subcommand ", store.ErrUnavailable},
-		{"noperm in a script 7.2", "ERR ACL failure in script: User bob has no permissions to run the 'set' command" + tail, store.ErrUnavailable},
-		{"clients", "ERR max number of clients reached", store.ErrUnavailable},
-		{"clients and cluster", "ERR max number of clients + cluster connections reached", store.ErrUnavailable},
-		{"unblocked", "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)", store.ErrUnavailable},
-		{"database", "ERR DB index is out of range", store.ErrUnavailable},
-		{"no cluster", "ERR This instance has cluster support disabled", store.ErrUnavailable},
-		{"no scripts", "ERR unknown command 'evalsha', with args beginning with: '6b1b' '1' ", store.ErrUnavailable},
-
-		{"cross-slot", "CROSSSLOT Keys in request don't hash to the same slot", store.ErrCrossSlot},
-
-		{"wrong type", "WRONGTYPE Operation against a key holding the wrong kind of value" + tail, store.ErrForeign},
-		{"wrong type 6.0", call + "WRONGTYPE Operation against a key holding the wrong kind of value ", store.ErrForeign},
-		{"foreign", "WEIRFOREIGN 1", store.ErrForeign},
-		{"foreign, wrapped", "ERR proxy: WEIRFOREIGN 2" + tail, store.ErrForeign},
-		{"foreign, no key", "WEIRFOREIGN", store.ErrScript},
-		{"foreign, no such key", "WEIRFOREIGN 3", store.ErrScript},
-		{"foreign, key 0", "WEIRFOREIGN 0", store.ErrScript},
-
-		{"user's error", "ERR user_script:1: READONLY mode, come back later" + tail, store.ErrScript},
-		{"user's error 6.0", call + "user_script:10: READONLY mode, come back later ", store.ErrScript},
-		{"user's code", "MYERR LOADING is not a code here", store.ErrScript},
-		{"user's longer word", "BUSYGROUP Consumer Group name already exists", store.ErrScript},
-		{"user's lower case", "busy as ever", store.ErrScript},
-		{"unknown command in a script", "ERR Unknown Redis command called from script" + tail, store.ErrScript},
-		{"compile", "ERR Error compiling script (new function): user_script:1: '=' expected near '<eof>'", store.ErrScript},
-		{"still unknown", "NOSCRIPT No matching script. Please use EVAL.", store.ErrScript},
-		{"empty", "", store.ErrScript},
+		{"LOADING Redis is loading the dataset in memory", none, "", true},
+		{"READONLY You can't write against a read only replica." + tail, one, "connect to the master", true},
+		{call + line + "-READONLY You can't write against a read only replica. ", one, "connect to the master", true},
+		{line + "-READONLY You can't write against a read only replica. ", one, "connect to the master", true},
+		{"CLUSTERDOWN The cluster is down", none, "", true},
+		{"CLUSTERDOWN Hash slot not served", none, "", true},
+		{"TRYAGAIN Multiple keys request during rehashing of slot", none, "", false},
+		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", one, "connect to the master", false},
+		{"NOREPLICAS Not enough good replicas to write." + tail, one, "min-replicas-to-write", false},
+		{call + line + "-NOREPLICAS Not enough good replicas to write. ", one, "min-replicas-to-write", false},
+		{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk." + tail, all, "free the disk", false},
+		{"OOM command not allowed when used memory > 'maxmemory'." + tail, all, "raise maxmemory", false},
+		{call + line + "-OOM command not allowed when used memory > 'maxmemory'. ", all, "raise maxmemory", false},
+		{line + "-OOM command not allowed when used memory > 'maxmemory'.  ", all, "raise maxmemory", false}, // by pcall
+		{"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", none, "", false},
+		{"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)", none, "", false},
+		{"ASK 3999 127.0.0.1:6381", none, "", false},
+		{"MOVED 3999 127.0.0.1:6381", []Client{Single, Sentinel}, "use a client of a cluster", true},
+		{"NOAUTH Authentication required.", all, "wants a password", false},
+		{"ERR Protocol error: unauthenticated multibulk length", all, "wants a password", false}, // to a long command
+		{"WRONGPASS invalid username-password pair or user is disabled.", all, "rejects the user", false},
+		{"ERR invalid password", all, "rejects the user", false},
+		{"ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?", all, "has no password", false},
+		{"ERR Client sent AUTH, but no password is set", all, "has no password", false},
+		{"NOPERM this user has no permissions to run the 'evalsha' command", all, "grant the commands", false},
+		{"NOPERM No permissions to access a key", all, "grant the commands", false},
+		{"ERR The user executing the script can't run this command or subcommand" + tail, all, "grant the commands", false},
+		{call + line + "The user executing the script can't run this command or subcommand ", all, "grant the commands", false},
+		{"ERR ACL failure in script: User bob has no permissions to run the 'set' command" + tail, all, "grant the commands", false},
+		{"DENIED Redis is running in protected mode because protected mode is enabled", all, "protected mode", false},
+		{"NOPROTO unsupported protocol version", all, "RESP2", false},
+		{"ERR max number of clients reached", none, "", false},
+		{"ERR max number of clients + cluster connections reached", none, "", false},
+		{"ERR DB index is out of range", all, "no such database", false},
+		{"ERR SELECT is not allowed in cluster mode", all, "no such database", false},
+		{"ERR This instance has cluster support disabled", all, "not in a cluster", false},
+		{"ERR unknown command 'evalsha', with args beginning with: '6b1b' '1' ", all, "must run Lua scripts", false},
+		{"ERR unknown command 'mget', with args beginning with: 'CROSSSLOT' 'key'", all, "must run Lua scripts", false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+		for _, client := range all {
 			for _, text := range []string{c.text, strings.TrimPrefix(c.text, "ERR ")} { // as some clients do
-				if got := Eval(text, []string{"a{k}", "b{k}"}, Unknown); !errors.Is(got, c.want) {
-					t.Errorf("Eval(%q) = %v, want %v", text, got, c.want)
+				for what, err := range map[string]error{"Eval": Eval(text, []string{"k"}, client), "Read": Read(text, client)} {
+					want := slices.Contains(c.clients, client)
+					if got := errors.Is(err, store.ErrMisconfigured); got != want || !errors.Is(err, store.ErrUnavailable) || want && !strings.Contains(err.Error(), c.says) {
+						t.Errorf("%s(%q) for client %d: got %v, a mistake: %v, want %v that says %q", what, text, client, err, got, want, c.says)
+					}
 				}
 			}
-		})
+		}
+		if got := Stale(c.text); got != c.stale {
+			t.Errorf("Stale(%q) = %t, want %t", c.text, got, c.stale)
+		}
+		if got, want := ReadOnly(c.text), strings.Contains(c.text, "READONLY"); got != want {
+			t.Errorf("ReadOnly(%q) = %t, want %t", c.text, got, want)
+		}
 	}
 }
 
-func TestEvalNamesKeys(t *testing.T) {
+// Replies to scripts that are no outage. A foreign value is named, or the keys that may hold
+// it.
+func TestEval(t *testing.T) {
 	t.Parallel()
-	const wrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	const both, b = `"a{k}" "b{k}"`, `"b{k}"`
 	for _, c := range []struct {
 		text  string
-		keys  []string
-		named []string
+		want  error
+		named string // keys
 	}{
-		{"WEIRFOREIGN 1", []string{"a{k}", "b{k}"}, []string{`"a{k}"`}},
-		{"WEIRFOREIGN 2" + tail, []string{"a{k}", "b{k}"}, []string{`"b{k}"`}},
-		{wrongType, []string{"a{k}", "b{k}"}, []string{`"a{k}"`, `"b{k}"`}},
-		{wrongType, []string{"a{k}"}, []string{`"a{k}"`}},
+		{"CROSSSLOT Keys in request don't hash to the same slot", store.ErrCrossSlot, ""},
+		{"WRONGTYPE Operation against a key holding the wrong kind of value" + tail, store.ErrForeign, both},
+		{call + "WRONGTYPE Operation against a key holding the wrong kind of value ", store.ErrForeign, both},
+		{"WEIRFOREIGN 1", store.ErrForeign, `"a{k}"`},
+		{"ERR proxy: WEIRFOREIGN 2" + tail, store.ErrForeign, b},
+		{"WEIRFOREIGN", store.ErrScript, ""},
+		{"WEIRFOREIGN 3", store.ErrScript, ""},
+		{"WEIRFOREIGN 0", store.ErrScript, ""},
+		{"ERR user_script:1: READONLY mode, come back later" + tail, store.ErrScript, ""}, // the words of a user
+		{call + "user_script:10: READONLY mode, come back later ", store.ErrScript, ""},
+		{"MYERR LOADING is not a code here", store.ErrScript, ""},
+		{"BUSYGROUP Consumer Group name already exists", store.ErrScript, ""},
+		{"busy as ever", store.ErrScript, ""},
+		{"ERR Unknown Redis command called from script" + tail, store.ErrScript, ""},
+		{"ERR Error compiling script (new function): user_script:1: '=' expected near '<eof>'", store.ErrScript, ""},
+		{"NOSCRIPT No matching script. Please use EVAL.", store.ErrScript, ""}, // to an EVAL
+		{"", store.ErrScript, ""},
 	} {
-		got := Eval(c.text, c.keys, Unknown).Error()
-		for _, key := range c.keys {
-			named := false
-			for _, n := range c.named {
-				named = named || n == `"`+key+`"`
+		for _, text := range []string{c.text, strings.TrimPrefix(c.text, "ERR ")} {
+			got := Eval(text, []string{"a{k}", "b{k}"}, Unknown)
+			if !errors.Is(got, c.want) || Stale(text) || ReadOnly(text) {
+				t.Errorf("Eval(%q) = %v, want %v; Stale %t, ReadOnly %t", text, got, c.want, Stale(text), ReadOnly(text))
 			}
-			if strings.Contains(got, `"`+key+`"`) != named {
-				t.Errorf("Eval(%q): %q, want it to name %v and no other", c.text, got, c.named)
+			for _, key := range []string{`"a{k}"`, `"b{k}"`} {
+				if named := strings.Contains(c.named, key); strings.Contains(got.Error(), key) != named {
+					t.Errorf("Eval(%q) = %v, want that it names %s: %t", text, got, key, named)
+				}
 			}
 		}
 	}
-}
-
-func TestRead(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]error{
-		"CROSSSLOT Keys in request don't hash to the same slot":                   store.ErrCrossSlot,
-		"LOADING Redis is loading the dataset in memory":                          store.ErrUnavailable,
-		"NOPERM this user has no permissions to run the 'mget' command":           store.ErrUnavailable,
-		"ERR unknown command 'mget', with args beginning with: 'CROSSSLOT' 'key'": store.ErrUnavailable,
-	} {
-		if got := Read(text, Unknown); !errors.Is(got, want) {
-			t.Errorf("Read(%q) = %v, want %v", text, got, want)
-		}
+	if got := Eval("WRONGTYPE no", []string{"a"}, Unknown); got.Error() != store.Foreign("a").Error() {
+		t.Errorf("for one key: got %v", got)
+	}
+	if got := Read("CROSSSLOT Keys in request don't hash to the same slot", Unknown); got != store.ErrCrossSlot {
+		t.Errorf("to a read: got %v", got)
 	}
 }
 
@@ -140,34 +159,59 @@ func TestNoScript(t *testing.T) {
 	}
 }
 
-func TestStale(t *testing.T) {
+// A TLS that one side rejects is a mistake. A connection that is lost is none.
+func TestConnection(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]bool{
-		"CLUSTERDOWN The cluster is down":                                 true,
-		"MOVED 3999 127.0.0.1:6381":                                       true,
-		"READONLY You can't write against a read only replica." + tail:    true,
-		call + line + "-READONLY You can't write against a read only one": true,
-		"LOADING Redis is loading the dataset in memory":                  true,
-		"OOM command not allowed when used memory > 'maxmemory'.":         false,
-		"ERR user_script:1: READONLY":                                     false,
+	for err, wrong := range map[error]bool{
+		&tls.CertificateVerificationError{Err: io.EOF}: true,
+		tls.RecordHeaderError{}:                        true,
+		&net.OpError{Op: "remote error", Err: io.EOF}:  true,
+		&net.OpError{Op: "dial", Err: io.EOF}:          false,
 	} {
-		if got := Stale(text); got != want {
-			t.Errorf("Stale(%q) = %t, want %t", text, got, want)
+		if got := Connection(fmt.Errorf("x: %w", err)); !errors.Is(got, store.ErrUnavailable) || errors.Is(got, store.ErrMisconfigured) != wrong {
+			t.Errorf("%T became %v", err, got)
 		}
 	}
 }
 
-func TestReadOnly(t *testing.T) {
+// A fixed context has a deadline, and no error yet.
+type fixed struct {
+	context.Context
+	at time.Time
+}
+
+func (f fixed) Deadline() (time.Time, bool) { return f.at, true }
+
+// The error of a call whose context is done is that of the context, and not an outage. A
+// timeout of the client is an outage, and not the end of the context.
+func TestFailed(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]bool{
-		"READONLY You can't write against a read only replica." + tail:    true,
-		call + line + "-READONLY You can't write against a read only one": true,
-		line + "-READONLY You can't write against a read only replica. ":  true,
-		"MOVED 3999 127.0.0.1:6381":                                       false,
-		"ERR user_script:1: READONLY":                                     false,
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	for name, c := range map[string]struct {
+		ctx       context.Context
+		err       error
+		want, not error
+		text      string
+	}{
+		"lost connection":          {t.Context(), io.EOF, store.ErrUnavailable, context.Canceled, "x: store unavailable: EOF"},
+		"its own meaning":          {t.Context(), Mistake("hint"), store.ErrMisconfigured, context.Canceled, "x: store misconfigured: hint"},
+		"a timeout of a dial":      {t.Context(), fmt.Errorf("dial: %w", context.DeadlineExceeded), store.ErrUnavailable, context.DeadlineExceeded, "x: store unavailable: dial: context deadline exceeded"},
+		"cancelled":                {cancelled, io.EOF, context.Canceled, store.ErrUnavailable, "x: context canceled: EOF"},
+		"cancelled, as it says":    {cancelled, fmt.Errorf("pgx: %w", context.Canceled), context.Canceled, store.ErrUnavailable, "x: pgx: context canceled"},
+		"the deadline has passed":  {late, io.EOF, context.DeadlineExceeded, store.ErrUnavailable, "x: context deadline exceeded: EOF"},
+		"a timer that is too late": {fixed{t.Context(), time.Now()}, io.EOF, context.DeadlineExceeded, store.ErrUnavailable, "x: context deadline exceeded: EOF"},
 	} {
-		if got := ReadOnly(text); got != want {
-			t.Errorf("ReadOnly(%q) = %t, want %t", text, got, want)
+		err := Failed(c.ctx, "x", c.err, func(err error) error {
+			if errors.Is(err, store.ErrUnavailable) {
+				return nil
+			}
+			return store.ErrUnavailable
+		})
+		if !errors.Is(err, c.want) || errors.Is(err, c.not) || err.Error() != c.text {
+			t.Errorf("%s: got %v, want %q, which is %v and not %v", name, err, c.text, c.want, c.not)
 		}
 	}
 }

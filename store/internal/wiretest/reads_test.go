@@ -23,25 +23,18 @@ func (sub subject) mget(t *testing.T) {
 		want = append(want, v)
 	}
 	bySlot := []string{"MGET 1{a} 2{a}", "MGET 1{b} 2{b} 1{b}", "MGET no{c}"}
-	for name, c := range map[string]struct {
-		open func(*testing.T, string) Store
-		sent []string
-	}{
-		"one server": {sub.single, []string{"MGET 1{b} 1{a} 2{b} no{c} 2{a} 1{b}"}},
-		"cluster":    {sub.cluster, bySlot},
-		"unknown":    {sub.unknown, bySlot},
-	} {
-		if c.open == nil {
+	for name, wantSent := range map[kind][]string{single: {"MGET 1{b} 1{a} 2{b} no{c} 2{a} 1{b}"}, cluster: bySlot, unknown: bySlot} {
+		if !sub.has(name) {
 			continue
 		}
-		s := c.open(t, srv.Addr)
+		s := sub.store(t, srv.Addr, name)
 		got, err := s.MGet(t.Context(), keys, []store.Value{store.IntegerValue(1)})
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: got %v, %v, want %v", name, got, err, want)
 		}
 		sent, _ := srv.Commands()
-		if slices.Sort(sent); !slices.Equal(sent, c.sent) {
-			t.Errorf("%s: the server received %q, want %q", name, sent, c.sent)
+		if slices.Sort(sent); !slices.Equal(sent, wantSent) {
+			t.Errorf("%s: the server received %q, want %q", name, sent, wantSent)
 		}
 		if _, err := s.MGet(t.Context(), []string{"1{a}", "2{a}"}, nil); err != nil {
 			t.Errorf("%s, one slot: %v", name, err)
@@ -76,11 +69,15 @@ func (sub subject) mgetReplies(t *testing.T) {
 				store Store
 				keys  []string
 			}{
-				{sub.single(t, srv.Addr), []string{"a", "b"}},
-				{sub.cluster(t, srv.Addr), []string{"1{a}", "1{b}", "2{a}", "2{b}"}},
+				{sub.store(t, srv.Addr, single), []string{"a", "b"}},
+				{sub.store(t, srv.Addr, cluster), []string{"1{a}", "1{b}", "2{a}", "2{b}"}},
 			} {
-				given := []store.Value{store.IntegerValue(1)}
+				all := slices.Repeat([]store.Value{store.IntegerValue(1)}, 9)
+				given, spare := all[:1], all[1+len(call.keys):]
 				got, err := call.store.MGet(t.Context(), call.keys, given)
+				if slices.ContainsFunc(spare, func(v store.Value) bool { return v != all[0] }) {
+					t.Errorf("behind the values, the caller's slice holds %v", spare)
+				}
 				if !errors.Is(err, c.err) || !strings.HasPrefix(err.Error(), sub.name+": mget: ") || !slices.Equal(got, given) {
 					t.Errorf("got %v, %v, want %v", got, err, c.err)
 				}
@@ -102,8 +99,8 @@ func (sub subject) time(t *testing.T) {
 		"-LOADING Redis is loading the dataset\r\n": {},
 	} {
 		srv := NewCluster(t, func([]string) string { return wire })
-		for name, open := range map[string]func(*testing.T, string) Store{"one server": sub.single, "cluster": sub.cluster} {
-			got, err := open(t, srv.Addr).Time(t.Context())
+		for _, name := range []kind{single, cluster} {
+			got, err := sub.store(t, srv.Addr, name).Time(t.Context())
 			if !got.Equal(want) || want.IsZero() != errors.Is(err, store.ErrUnavailable) || want.IsZero() != (err != nil) {
 				t.Errorf("%s, %q: got %v, %v, want %v", name, wire, got, err, want)
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 // eval tests that Eval sends EVALSHA, and then EVAL if the server does not know the
 // script.
 func (sub subject) eval(t *testing.T) {
-	for name, open := range map[string]func(*testing.T, string) Store{"one server": sub.single, "cluster": sub.cluster} {
+	for _, name := range []kind{single, cluster} {
 		known := atomic.Bool{}
 		srv := NewCluster(t, func(args []string) string {
 			if args[0] == "EVALSHA" && !known.Load() {
@@ -23,7 +24,7 @@ func (sub subject) eval(t *testing.T) {
 			}
 			return "*4\r\n:42\r\n$3\r\na\r\n\r\n$-1\r\n+OK\r\n"
 		})
-		s := open(t, srv.Addr)
+		s := sub.store(t, srv.Addr, name)
 		call := func(args []store.Arg, want ...string) {
 			t.Helper()
 			reply, err := s.Eval(t.Context(), Script, Keys, args, []store.Value{store.IntegerValue(1)})
@@ -43,6 +44,31 @@ func (sub subject) eval(t *testing.T) {
 		call(Args, sha+" 7 8 nine")
 		call(nil, sha)
 	}
+}
+
+// ownReply tests that concurrent calls, whose EVALSHA fails, each get their own reply: some
+// clients recycle commands, so the store uses each only once.
+func (sub subject) ownReply(t *testing.T) {
+	srv := NewServer(t, func(args []string) string {
+		if args[0] == "EVALSHA" {
+			return NoScript
+		}
+		return fmt.Sprintf("$%d\r\n%s\r\n", len(args[4]), args[4])
+	})
+	s := sub.store(t, srv.Addr, single)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			text := strings.Repeat(fmt.Sprint(i), 1+i*100)
+			for range 200 {
+				if reply, err := s.Eval(t.Context(), Script, Keys[:1], []store.Arg{store.StringArg(text)}, nil); err != nil || len(reply) != 1 || reply[0].Str() != text {
+					t.Errorf("caller %d: got %v, %v", i, reply, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // replies tests what Eval and EvalBatch make of replies.
@@ -85,7 +111,7 @@ func (sub subject) replies(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := sub.single(t, NewServer(t, func([]string) string { return c.wire }).Addr)
+			s := sub.store(t, NewServer(t, func([]string) string { return c.wire }).Addr, single)
 			given := []store.Value{store.IntegerValue(1)}
 			check := func(got []store.Value, err error) {
 				t.Helper()
@@ -120,7 +146,8 @@ func (sub subject) batch(t *testing.T) {
 			return "$" + fmt.Sprint(len(key)) + "\r\n" + key + "\r\n"
 		}
 	})
-	for name, s := range map[string]Store{"one server": sub.single(t, srv.Addr), "cluster": sub.cluster(t, srv.Addr)} {
+	for _, name := range []kind{single, cluster} {
+		s := sub.store(t, srv.Addr, name)
 		calls := []store.Eval{
 			{Script: Script, Keys: []string{"x"}},
 			{Script: Script, Keys: []string{"bad"}},
@@ -157,13 +184,13 @@ func (sub subject) batch(t *testing.T) {
 // NOSCRIPT.
 func (sub subject) cancelled(t *testing.T) {
 	for _, call := range []string{"eval", "batch"} {
-		for name, open := range map[string]func(*testing.T, string) Store{"one server": sub.single, "cluster": sub.cluster} {
+		for _, name := range []kind{single, cluster} {
 			ctx, cancel := context.WithCancel(t.Context())
 			srv := NewCluster(t, func([]string) string {
 				cancel()
 				return NoScript
 			})
-			if err := OneCall(ctx, open(t, srv.Addr), call); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
+			if err := OneCall(ctx, sub.store(t, srv.Addr, name), call); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("%s: %s: got %v", name, call, err)
 			}
 			if sent, _ := srv.Commands(); len(sent) != 1 || !strings.HasPrefix(sent[0], "EVALSHA") {
@@ -176,12 +203,16 @@ func (sub subject) cancelled(t *testing.T) {
 // brokenBatch tests that earlier replies of every kind are kept if a connection breaks in
 // the middle of a batch.
 func (sub subject) brokenBatch(t *testing.T) {
+	keeps := single
+	if sub.has(pipelined) {
+		keeps = pipelined
+	}
 	for _, answer := range []string{"*1\r\n:1\r\n", "$1\r\n1\r\n", ":1\r\n"} {
 		srv := NewServer(t, func(args []string) string {
 			return map[string]string{"a": answer, "b": "$9\r\nha", "c": ""}[args[3]]
 		})
 		calls := []store.Eval{{Script: Script, Keys: []string{"a"}}, {Script: Script, Keys: []string{"b"}}, {Script: Script, Keys: []string{"c"}}}
-		sub.pipelined(t, srv.Addr).EvalBatch(t.Context(), calls)
+		sub.store(t, srv.Addr, keeps).EvalBatch(t.Context(), calls)
 		if calls[0].Err != nil || len(calls[0].Reply) != 1 {
 			t.Errorf("answered with %q: got %v, %v", answer, calls[0].Reply, calls[0].Err)
 		}

@@ -153,31 +153,15 @@ func readLen(r *bufio.Reader, kind byte) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
 
-// Slots returns the reply to CLUSTER SLOTS of a cluster with one master, at addr, and its
-// replicas.
-func Slots(addr string, replicas ...string) string {
-	return "*1\r\n" + slotRange(0, slots-1, append([]string{addr}, replicas...)...)
-}
-
 // Shards returns the reply to CLUSTER SLOTS of a cluster with masters at addrs. The slots
 // are divided equally.
 func Shards(addrs ...string) string {
+	const slots = 16384
 	reply := fmt.Sprintf("*%d\r\n", len(addrs))
 	for i, addr := range addrs {
-		reply += slotRange(slots*i/len(addrs), slots*(i+1)/len(addrs)-1, addr)
-	}
-	return reply
-}
-
-const slots = 16384
-
-// slotRange returns the slots from first to last in a reply to CLUSTER SLOTS, with their
-// nodes.
-func slotRange(first, last int, addrs ...string) string {
-	reply := fmt.Sprintf("*%d\r\n:%d\r\n:%d\r\n", 2+len(addrs), first, last)
-	for _, addr := range addrs {
 		host, port, _ := net.SplitHostPort(addr)
-		reply += fmt.Sprintf("*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
+		reply += fmt.Sprintf("*3\r\n:%d\r\n:%d\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n",
+			slots*i/len(addrs), slots*(i+1)/len(addrs)-1, len(host), host, port)
 	}
 	return reply
 }

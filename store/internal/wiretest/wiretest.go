@@ -33,13 +33,10 @@ const NoScript = "-ERR proxy: NOSCRIPT No matching script. Please use EVAL.\r\n"
 // EveryCall makes one call of each kind, and returns their errors.
 func EveryCall(ctx context.Context, s Store) map[string]error {
 	errs := map[string]error{}
-	_, errs["eval"] = s.Eval(ctx, Script, Keys, Args, nil)
-	_, errs["mget"] = s.MGet(ctx, Keys, nil)
+	for _, name := range Calls {
+		errs[name] = OneCall(ctx, s, name)
+	}
 	_, errs["mget over slots"] = s.MGet(ctx, []string{"a", "b"}, nil)
-	_, errs["time"] = s.Time(ctx)
-	calls := []store.Eval{{Script: Script, Keys: Keys}, {Script: Script, Keys: []string{"c"}}}
-	s.EvalBatch(ctx, calls)
-	errs["batch 0"], errs["batch 1"] = calls[0].Err, calls[1].Err
 	return errs
 }
 
@@ -50,7 +47,7 @@ var Calls = []string{"eval", "mget", "time", "batch"}
 func OneCall(ctx context.Context, s Store, name string) error {
 	switch name {
 	case "eval":
-		_, err := s.Eval(ctx, Script, Keys, nil, nil)
+		_, err := s.Eval(ctx, Script, Keys, Args, nil)
 		return err
 	case "mget":
 		_, err := s.MGet(ctx, Keys, nil)
@@ -71,7 +68,7 @@ func NewCluster(t *testing.T, answer func(args []string) string) *Server {
 	var srv atomic.Pointer[Server]
 	s := NewServer(t, func(args []string) string {
 		if args[0] == "CLUSTER" {
-			return Slots(srv.Load().Addr)
+			return Shards(srv.Load().Addr)
 		}
 		return answer(args)
 	})
