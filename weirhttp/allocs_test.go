@@ -7,7 +7,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/store/memory"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/weirhttp"
 )
 
@@ -25,30 +25,19 @@ func setups(t testing.TB) []struct {
 	r     *http.Request
 	limit float64 // allocations
 } {
-	lim, err := weir.New("allocs", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: 1 << 32}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: 1 << 32})
 	proxies, err := weirhttp.ClientIP(weirhttp.Proxies{Count: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	with := func(request weirhttp.RequestFunc, opts weirhttp.Options) http.Handler {
-		limit, err := weirhttp.New(lim, request, &opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		limit, _ := newMiddleware(t, lim, request, opts)
 		return limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	}
 	handler := func(by weirhttp.Segment, headers weirhttp.Dialect) http.Handler {
 		return with(weirhttp.By(by), weirhttp.Options{Headers: headers})
 	}
 	plan := weirhttp.Options{Plan: func(*http.Request) (weir.Decider, error) { return lim, nil }}
-	named := func(r *http.Request) (weir.Request, error) {
-		req, err := all(r)
-		req.ID = "work"
-		return req, err
-	}
 	request := func(addr string) *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = addr
@@ -69,7 +58,7 @@ func setups(t testing.TB) []struct {
 		{"proxy", handler(proxies, weirhttp.NoHeaders), v4, 0},
 		{"token", handler(weirhttp.BearerToken, weirhttp.NoHeaders), v4, 2},
 		{"plan", with(all, plan), v4, 0},
-		{"ID", with(named, weirhttp.Options{}), v4, 2}, // the markers' keys, and the request with a context for Settle
+		{"ID", with(asking(weir.Request{ID: "work"}), weirhttp.Options{}), v4, 2}, // the markers' keys, and the request with a context for Settle
 		{"draft", handler(weirhttp.RemoteIP, weirhttp.RateLimitDraft11), v4, 4},
 		{"X-RateLimit", handler(weirhttp.RemoteIP, weirhttp.XRateLimit), v4, 5},
 	}
@@ -78,7 +67,7 @@ func setups(t testing.TB) []struct {
 // Without header fields, a decision on the memory store adds at most two allocations to a
 // handler. Each header field adds two: its text, and its list.
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
+	if weirtest.Race {
 		t.Skip("the race detector allocates")
 	}
 	for _, s := range setups(t) {
