@@ -289,18 +289,19 @@ func TestPauseEnds(t *testing.T) {
 		second, third    time.Duration
 		want             error // of the second request
 	}{
-		"own":                  {own, 0, time.Hour, nil, 10 * s, 10 * s, nil},
-		"shared":               {shared, 0, time.Hour, nil, 10 * s, 10 * s, nil},
-		"apart":                {apart, 0, time.Hour, nil, 10 * s, 10 * s, nil},
-		"own, long enough":     {own, 10*s + time.Microsecond, 10*s + time.Millisecond, nil, 10 * s, 10 * s, nil},
-		"own, MaxWait":         {own, 10 * s, time.Hour, nil, 0, 10 * s, weirhttp.ErrPaused},
-		"own, the deadline":    {own, 0, 10 * s, nil, 0, 10 * s, weirhttp.ErrPaused},
-		"shared, MaxWait":      {shared, 10 * s, time.Hour, nil, 0, 10 * s, weirhttp.ErrPaused},
-		"shared, the deadline": {shared, 0, 10 * s, nil, 0, 10 * s, weirhttp.ErrPaused},
-		"apart, MaxWait":       {apart, 10 * s, time.Hour, nil, 0, 10 * s, weirhttp.ErrPaused},
-		"shared, but resumed":  {shared, 0, time.Hour, resume, 0, 10 * s, nil},
-		"apart, but resumed":   {apart, 0, time.Hour, resume, 0, 10 * s, nil},
-		"apart, and an outage": {apart, 0, time.Hour, down, 0, 10 * s, nil},
+		"own":                   {own, 0, time.Hour, nil, 10 * s, 10 * s, nil},
+		"shared":                {shared, 0, time.Hour, nil, 10 * s, 10 * s, nil},
+		"apart":                 {apart, 0, time.Hour, nil, 10 * s, 10 * s, nil},
+		"own, long enough":      {own, 10*s + time.Microsecond, 10*s + time.Millisecond, nil, 10 * s, 10 * s, nil},
+		"own, MaxWait":          {own, 10 * s, time.Hour, nil, 0, 10 * s, weirhttp.ErrPaused},
+		"own, the deadline":     {own, 0, 10 * s, nil, 0, 10 * s, weirhttp.ErrPaused},
+		"shared, MaxWait":       {shared, 10 * s, time.Hour, nil, 0, 10 * s, weirhttp.ErrPaused},
+		"shared, the deadline":  {shared, 0, 10 * s, nil, 0, 10 * s, weirhttp.ErrPaused},
+		"apart, MaxWait":        {apart, 10 * s, time.Hour, nil, 0, 10 * s, weirhttp.ErrPaused},
+		"shared, but resumed":   {shared, 0, time.Hour, resume, 0, 10 * s, nil},
+		"apart, but resumed":    {apart, 0, time.Hour, resume, 0, 10 * s, nil},
+		"apart, a limit denies": {apart, 0, time.Hour, full, 0, 10 * s, nil},
+		"apart, and an outage":  {apart, 0, time.Hour, down, 0, 10 * s, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			st := weirtest.NewFaulty()
@@ -347,6 +348,13 @@ func down(t *testing.T, f *fleet, st *weirtest.Faulty) {
 		tr.Limiter = newLimiter(t, fastRule.Algorithm)
 	}
 	st.Set(weirtest.Down)
+}
+
+// A limit of Pauses that denies is no pause.
+func full(t *testing.T, f *fleet, _ *weirtest.Faulty) {
+	window := weir.Rule{Name: "full", Algorithm: algorithm.FixedWindow{Limit: 1, Window: time.Hour}}
+	f.transports[1].Pauses = weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(window, pauseRule))
+	weirtest.Allow(t, f.transports[1].Pauses, weir.Request{Key: weir.KeyOf("a.test")})
 }
 
 // A request that need not wait makes one call of the store, or two if the pauses are apart.

@@ -127,11 +127,7 @@ func TestTransportLate(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &service{start: time.Now()}
-			full := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(weir.Rule{Name: "full", Algorithm: algorithm.FixedWindow{Limit: 1, Window: time.Hour}}, pauseRule))
-			weirtest.Allow(t, full, weir.Request{Key: weir.KeyOf("all")}) // a limit of Pauses is no pause
-			rt := &weirhttp.Transport{
-				Limiter: newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 2}), Pauses: full, Base: s, Request: asking(weir.Request{Cost: 2}),
-			}
+			rt := &weirhttp.Transport{Limiter: newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 2}), Base: s, Request: asking(weir.Request{Cost: 2})}
 			if err := send(t.Context(), t, rt, "http://a.test"); err != nil {
 				t.Fatal(err)
 			}

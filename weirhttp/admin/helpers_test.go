@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirhttp/admin"
@@ -42,44 +43,45 @@ func newPolicy(t *testing.T, st store.Store, p weir.Policy) *weir.Limiter {
 	if st == nil {
 		st = memory.New(nil)
 	}
-	lim, err := weir.NewPolicy(st, p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lim
+	return weirtest.NewPolicy(t, st, p)
 }
 
+// newPage returns the page of limiters. It checks that every answer has the headers that keep scripts,
+// frames and caches away.
 func newPage(t *testing.T, limiters ...admin.Limiter) http.Handler {
 	t.Helper()
 	page, err := admin.New(limiters, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return page
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		page.ServeHTTP(w, r)
+		for field, want := range map[string]string{
+			"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Vary": "Accept",
+			"Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+		} {
+			if r.URL.Query().Has("style") && field == "Cache-Control" {
+				want = "private, max-age=31536000, immutable"
+			}
+			if got := w.Header().Get(field); got != want {
+				t.Errorf("%s %s: %s is %q, want %q", r.Method, r.URL, field, got, want)
+			}
+		}
+	})
 }
 
 // consume makes n requests for a key.
 func consume(t *testing.T, lim *weir.Limiter, n int, key ...string) {
 	t.Helper()
 	for range n {
-		if _, err := lim.Allow(t.Context(), key...); err != nil {
-			t.Fatal(err)
-		}
+		weirtest.Decide(t, lim, weir.Request{Key: weir.KeyOf(key...)})
 	}
 }
 
 // left returns what a rule has left for a key.
 func left(t *testing.T, lim *weir.Limiter, rule string, key ...string) int64 {
 	t.Helper()
-	only, err := lim.Only(rule)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := only.Peek(t.Context(), key...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.Remaining
+	return weirtest.Left(t, weirtest.Only(t, lim, rule), key...).Remaining
 }
 
 // get returns the answer to a GET with that query. accept can be empty.
