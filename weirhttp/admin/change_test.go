@@ -38,17 +38,16 @@ func TestReset(t *testing.T) {
 		consume(t, lim, 3, "acme", "ann")
 		ops = nil
 		text := get(page, annQuery, "").Body.String()
-		w := post(page, button(t, text, step.button).values)
-		if w.Code != http.StatusSeeOther || !slices.Equal(ops, []weir.Op{weir.Reset}) || !strings.Contains(text, "shared by all keys with the same tenant") {
+		form := button(t, text, step.button).values
+		if w := post(page, form); w.Code != http.StatusSeeOther || !slices.Equal(ops, []weir.Op{weir.Reset}) || !strings.Contains(text, "shared by all keys with the same tenant") {
 			t.Fatalf("%s: status %d, the wrappers see %v:\n%s", step.button, w.Code, ops, text)
 		}
 		got := []int64{left(t, lim, "tenant", "acme", "ann"), left(t, lim, "user", "acme", "ann"), left(t, lim, "tight", "acme", "ann"), left(t, lim, "user", "acme", "bob")}
 		if !slices.Equal(got, step.left) {
 			t.Errorf("%s: %v left, want %v", step.button, got, step.left)
 		}
-		to, ok := strings.CutPrefix(w.Header().Get("Location"), "?")
-		if text := get(page, to, "").Body.String(); !ok || !strings.Contains(text, step.note) || !strings.Contains(text, "<bdi>ann</bdi>") {
-			t.Errorf("%s leads to %q:\n%s", step.button, to, text)
+		if _, text := send(t, page, form); !strings.Contains(text, step.note) || !strings.Contains(text, "<bdi>ann</bdi>") {
+			t.Errorf("%s leads to:\n%s", step.button, text)
 		}
 	}
 }
@@ -66,9 +65,7 @@ func TestResetOfShadowRules(t *testing.T) {
 		t.Error("the page has a button to reset the key")
 	}
 	for _, name := range []string{"Reset tenant", "Reset tight", "Reset loose"} {
-		if w := post(page, button(t, text, name).values); w.Code != http.StatusSeeOther {
-			t.Errorf("%s: status %d:\n%s", name, w.Code, w.Body)
-		}
+		send(t, page, button(t, text, name).values)
 	}
 }
 
@@ -86,7 +83,7 @@ func TestGetChangesNothing(t *testing.T) {
 		t.Errorf("%d left, want 6", got)
 	}
 	// What a change leads to says nothing about another rule or another key.
-	to := post(page, button(t, get(page, annQuery, "").Body.String(), "Reset user").values).Header().Get("Location")[1:]
+	to, _ := send(t, page, button(t, get(page, annQuery, "").Body.String(), "Reset user").values)
 	for _, replace := range []string{"rule=user", "key=acme", "key=ann"} {
 		other := strings.Replace(to, replace, replace+"2", 1)
 		if text := get(page, other, "").Body.String(); other == to || strings.Contains(text, "Done.") {
@@ -167,31 +164,21 @@ func TestPause(t *testing.T) {
 		}})
 		page := newPage(t, admin.Limiter{Name: "api", Limiter: lim})
 		allowed := func(user string) bool { return weirtest.Left(t, lim, "acme", user).Allowed }
-		// press presses a button of the page, with more fields, and returns the page that
-		// follows.
-		press := func(text, button string, rule string, more ...string) string {
+		// press presses a button of a rule, with the time of a pause, and returns the page that follows.
+		press := func(text, name, rule, d string) string {
 			t.Helper()
-			for _, f := range forms(text) {
-				if f.button != button || f.values.Get("rule") != rule {
-					continue
-				}
-				for i := 0; i < len(more); i += 2 {
-					f.values.Set(more[i], more[i+1])
-				}
-				w := post(page, f.values)
-				if w.Code != http.StatusSeeOther {
-					t.Fatalf("%s: status %d:\n%s", button, w.Code, w.Body)
-				}
-				return get(page, strings.TrimPrefix(w.Header().Get("Location"), "?"), "").Body.String()
+			form := button(t, text, name, rule).values
+			if d != "" {
+				form.Set("for", d)
 			}
-			t.Fatalf("the page has no button %q for the rule %q:\n%s", button, rule, text)
-			return ""
+			_, next := send(t, page, form)
+			return next
 		}
 		open := get(page, annQuery, "").Body.String()
 		if !strings.Contains(open, "not paused") || strings.Contains(open, "End") || !strings.Contains(open, `value="5m"`) {
 			t.Errorf("the page of a key that is not paused:\n%s", open)
 		}
-		paused := press(open, "Pause", "pause", "for", "5m")
+		paused := press(open, "Pause", "pause", "5m")
 		if allowed("ann") || !allowed("bob") || !strings.Contains(paused, "You have paused this key") || !strings.Contains(paused, "is allowed in 5 min.") {
 			t.Errorf("after a pause: ann %v, bob %v:\n%s", allowed("ann"), allowed("bob"), paused)
 		}
@@ -204,25 +191,25 @@ func TestPause(t *testing.T) {
 			t.Error("the pause has not ended")
 		}
 		// The page that follows a pause can end this pause, and no other.
-		paused = press(open, "Pause", "pause", "for", "1h")
-		press(open, "Pause", "pause", "for", "1m")
-		resumed := press(paused, "End this pause", "pause")
+		paused = press(open, "Pause", "pause", "1h")
+		press(open, "Pause", "pause", "1m")
+		resumed := press(paused, "End this pause", "pause", "")
 		if allowed("ann") || !strings.Contains(resumed, "You have ended the pause.") {
 			t.Errorf("after the end of one of two pauses: ann %v:\n%s", allowed("ann"), resumed)
 		}
-		if resumed = press(paused, "End this pause", "pause"); !strings.Contains(resumed, "had ended before") {
+		if resumed = press(paused, "End this pause", "pause", ""); !strings.Contains(resumed, "had ended before") {
 			t.Errorf("the end of a pause that has ended:\n%s", resumed)
 		}
-		press(resumed, "End all pauses", "pause")
+		press(resumed, "End all pauses", "pause", "")
 		if !allowed("ann") {
 			t.Error("a pause goes on")
 		}
 		// A rule that keys share pauses all of them.
-		press(open, "Pause", "pause all", "for", "1m")
+		press(open, "Pause", "pause all", "1m")
 		if allowed("ann") || allowed("bob") {
 			t.Error("a pause of the tenant does not pause every user")
 		}
-		if paused = press(open, "Pause", "pause", "for", "1m"); strings.Count(paused, "End this pause") != 1 {
+		if paused = press(open, "Pause", "pause", "1m"); strings.Count(paused, "End this pause") != 1 {
 			t.Errorf("the page does not offer to end one pause:\n%s", paused)
 		}
 	})
