@@ -147,18 +147,3 @@ func TestClientEnds(t *testing.T) {
 		synctest.Wait()
 	})
 }
-
-// A server that passes a client's denial on answers with its code and RetryInfo, not its
-// text.
-func TestClientDenialOfServer(t *testing.T) {
-	lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
-	backend := pace(t, new(service), newClient(t, lim, asking(weir.Request{MaxWait: time.Second})))
-	front := pace(t, &service{handle: func(ctx context.Context) error { return check(ctx, backend) }}, newClient(t, lim, refusing(weirgrpc.ErrUnlimited)))
-	if err := check(t.Context(), front); err != nil {
-		t.Fatal(err)
-	}
-	err := check(t.Context(), front)
-	if retry, _ := details(t, err); status.Code(err) != codes.ResourceExhausted || retry == nil || errors.Is(err, weir.ErrDenied) || strings.Contains(err.Error(), "weir") {
-		t.Errorf("got %v and %v, want RESOURCE_EXHAUSTED with a RetryInfo", err, retry)
-	}
-}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
@@ -195,25 +194,4 @@ func TestUndo(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A request with a MaxWait reaches the handler when it is its turn. If that is after the deadline, the
-// call is denied at once.
-func TestMaxWait(t *testing.T) {
-	each(t, "a queue", func(t *testing.T, call callFunc) {
-		lim := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 10})
-		limit, _ := newInterceptor(t, lim, asking(weir.Request{MaxWait: 5 * time.Second}), weirgrpc.Options{})
-		c, start := serve(t, new(service), limit), time.Now()
-		for i, want := range []codes.Code{codes.OK, codes.OK, codes.OK, codes.ResourceExhausted} {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			if want != codes.OK {
-				ctx, cancel = context.WithTimeout(t.Context(), 900*time.Millisecond)
-			}
-			err := call(ctx, c)
-			cancel()
-			if took := time.Since(start); status.Code(err) != want || took != time.Duration(min(i, 2))*time.Second {
-				t.Errorf("call %d: got %v after %v, want %v", i, err, took, want)
-			}
-		}
-	})
 }

@@ -8,9 +8,6 @@ import (
 	"net"
 	"testing"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
@@ -125,34 +122,5 @@ func TestByName(t *testing.T) {
 	}
 	if req, err := weirgrpc.By(weirgrpc.Method, fails)(t.Context(), "/a/b"); !errors.Is(err, context.Canceled) || req != (weir.Request{}) {
 		t.Errorf("got %+v, %v, want the error of the segment", req, err)
-	}
-}
-
-// On a TCP connection, the segments see the peer, the metadata and the method of the
-// call.
-func TestSegmentsOfCall(t *testing.T) {
-	var got weir.Key
-	request := weirgrpc.By(weirgrpc.PeerIP, weirgrpc.Metadata("X-Key"), weirgrpc.Method)
-	limit, errs := newInterceptor(t, answering(weir.Result{}, nil), func(ctx context.Context, method string) (weir.Request, error) {
-		req, err := request(ctx, method)
-		got = req.Key
-		return req, errors.Join(err, weirgrpc.ErrUnlimited)
-	}, weirgrpc.Options{})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(limit.Unary))
-	defer server.Stop()
-	healthpb.RegisterHealthServer(server, new(service))
-	go func() { _ = server.Serve(l) }()
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	err = check(metadata.AppendToOutgoingContext(t.Context(), "X-KEY", "ann"), healthpb.NewHealthClient(conn))
-	if want := weir.KeyOf("127.0.0.1", hash("ann"), "/grpc.health.v1.Health/Check"); err != nil || got != want || len(errs.all()) > 0 {
-		t.Errorf("got %v, %v, errors %v, want %v", got.Segments(), err, errs.all(), want.Segments())
 	}
 }

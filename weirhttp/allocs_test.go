@@ -18,13 +18,15 @@ func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(int)             {}
 
-// setups are the middlewares whose cost is measured.
-func setups(t testing.TB) []struct {
+// A setup is a middleware whose cost is measured.
+type setup struct {
 	name  string
 	h     http.Handler
 	r     *http.Request
 	limit float64 // allocations
-} {
+}
+
+func setups(t testing.TB) []setup {
 	lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: 1 << 32})
 	proxies, err := weirhttp.ClientIP(weirhttp.Proxies{Count: 1})
 	if err != nil {
@@ -46,12 +48,7 @@ func setups(t testing.TB) []struct {
 		return r
 	}
 	v4, v6 := request("192.0.2.1:1234"), request("[2001:db8::1]:1234")
-	return []struct {
-		name  string
-		h     http.Handler
-		r     *http.Request
-		limit float64
-	}{
+	return []setup{
 		{"bare", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), v4, 0},
 		{"IPv4", handler(weirhttp.RemoteIP, weirhttp.NoHeaders), v4, 0},
 		{"IPv6", handler(weirhttp.RemoteIP, weirhttp.NoHeaders), v6, 2},

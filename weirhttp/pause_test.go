@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -148,35 +147,6 @@ func TestManyPauses(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A Transport that is faster than a limited server sends no request that the server denies: it heeds
-// the fields of the last answer. Without the fields, it heeds Retry-After.
-func TestTogether(t *testing.T) {
-	for headers, want := range map[weirhttp.Dialect]string{
-		weirhttp.RateLimitDraft11: "[204 204 204 204 204] at [0s 0s 1m0s 1m0s 2m0s]",
-		weirhttp.NoHeaders:        "[204 204 429 204 204] at [0s 0s 0s 1m0s 1m0s]",
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			limit, _ := newMiddleware(t, newLimiter(t, algorithm.FixedWindow{Limit: 2, Window: time.Minute}), all, weirhttp.Options{Headers: headers})
-			var codes []int
-			s := &service{start: time.Now(), answer: func(_ int, r *http.Request) (*http.Response, error) {
-				w := httptest.NewRecorder()
-				limit(new(counting)).ServeHTTP(w, r)
-				codes = append(codes, w.Code)
-				return w.Result(), nil
-			}}
-			rt := &weirhttp.Transport{Limiter: newLimiter(t, fastRule.Algorithm), Base: s}
-			for range 5 {
-				if err := send(t.Context(), t, rt, "http://a.test"); err != nil {
-					t.Error(err)
-				}
-			}
-			if got := fmt.Sprint(codes, " at ", s.times); got != want {
-				t.Errorf("got %s, want %s", got, want)
-			}
-		})
-	}
 }
 
 // A fleet has two processes that call one service. Each makes its own limiters.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,6 +63,13 @@ type settleCase struct {
 	asks    bool  // for another cost
 }
 
+// A seen is what comes of it.
+type seen struct {
+	errs         int
+	ends         string // the ends that are sent when the handler has returned
+	during, left string // what Peek says
+}
+
 // What the handler says last is what its request costs, and the place is free when it has
 // returned, even if its client has gone, or the decision was unknown.
 func TestSettle(t *testing.T) {
@@ -106,13 +112,15 @@ func (tt settleCase) run(t *testing.T, lease bool, how, who string) {
 	}
 	lim, left := newWork(t, true, rules...)
 	var mu sync.Mutex
-	var ends []weir.Op
+	ends := ""
 	f := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 		switch {
 		case r.Op != weir.Consume:
 			mu.Lock()
 			defer mu.Unlock()
-			ends = append(ends, r.Op)
+			if ends += "Finish"; r.Op != weir.Finish {
+				ends = "a bill"
+			}
 			return lim.Decide(ctx, r, each)
 		case r.ID == "", how == "at once", how == "gone":
 			return lim.Decide(ctx, r, each)
@@ -155,44 +163,41 @@ func (tt settleCase) run(t *testing.T, lease bool, how, who string) {
 	}()
 	cancel()
 	mu.Lock()
-	sent := slices.Clone(ends)
+	sent := ends
 	mu.Unlock()
 
-	unknown := how != "at once" && how != "gone"
-	granted, found := how != "outage", how != "outage" && how != "late grant"
-	finishes := lease || unknown && who == "opaque"
-	wantErrs, wantEnds, wantDuring, wantLeft := 0, 0, "tokens 10", "tokens 10"
+	unknown, found := how != "at once" && how != "gone", how != "outage" && how != "late grant"
+	want := seen{0, "", "tokens 7", fmt.Sprint("tokens ", tt.left)}
+	switch {
+	case lease || unknown && who == "opaque":
+		want.ends = "Finish"
+	case tt.asks:
+		want.ends = "a bill"
+	}
 	if unknown {
-		wantErrs++
+		want.errs = 1
 	}
-	if tt.asks && !found {
-		wantErrs++
-	}
-	if finishes || tt.asks {
-		wantEnds = 1
-	}
-	if found {
-		wantDuring = "tokens 7"
-	}
-	if granted {
-		wantLeft = fmt.Sprint("tokens ", tt.left)
-	}
-	if how == "late grant" && !lease { // under an ID of the RequestFunc, so the end is not repeated
-		wantLeft = "tokens 7"
-	}
-	if lease {
-		if wantLeft += ", places 2"; found {
-			wantDuring += ", places 1"
-		} else {
-			wantDuring += ", places 2"
+	if !found {
+		if want.during = "tokens 10"; tt.asks {
+			want.errs++ // the decision is not found
 		}
 	}
-	if len(*errs) != wantErrs || len(sent) != wantEnds || during != wantDuring || wantEnds == 1 && (sent[0] == weir.Finish) != finishes {
-		t.Errorf("got errors %v, ends %v and during the call %s, want %d, %d and %s", *errs, sent, during, wantErrs, wantEnds, wantDuring)
+	if how == "outage" {
+		want.left = "tokens 10"
+	} else if how == "late grant" && !lease { // under an ID of the RequestFunc, so the end is not repeated
+		want.left = "tokens 7"
+	}
+	if lease {
+		if want.left += ", places 2"; found {
+			want.during += ", places 1"
+		} else {
+			want.during += ", places 2"
+		}
 	}
 	time.Sleep(time.Minute)
-	if synctest.Wait(); left() != wantLeft || len(*errs) != wantErrs {
-		t.Errorf("got %s and errors %v, want %s", left(), *errs, wantLeft)
+	synctest.Wait()
+	if got := (seen{len(*errs), sent, during, left()}); got != want {
+		t.Errorf("got %+v, errors %v, want %+v", got, *errs, want)
 	}
 }
 

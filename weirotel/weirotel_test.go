@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http/httptest"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/attribute"
-	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
@@ -25,10 +20,8 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/denycache"
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/observe"
-	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirotel"
@@ -164,48 +157,6 @@ func TestConcurrent(t *testing.T) {
 		"weir.decision.duration s weir.limiter=api weir.op=Consume weir.outcome=unavailable 400",
 		"weir.decisions {decision} weir.limiter=api weir.op=Consume weir.outcome=canceled weir.rule= 400",
 		"weir.decisions {decision} weir.limiter=api weir.op=Consume weir.outcome=unavailable weir.rule= 400")
-}
-
-// A scrape of the Prometheus exporter has the metrics under the names that Prometheus
-// gives them.
-func TestPrometheus(t *testing.T) {
-	got := scrape(t)
-	for _, want := range []string{
-		`weir_decisions_total\{.*weir_op="Consume",weir_outcome="denied",weir_rule="user"\} 2`,
-		`weir_decision_duration_seconds_bucket\{.*weir_op="Peek",weir_outcome="allowed",le="\+Inf"\} 1`,
-		`weir_near_limit_total\{.*weir_rule="user"\} 3`,
-		`\nweir_outage\{.*weir_limiter="api"\} 0`,
-		`\nweir_outages_total\{.*weir_limiter="api"\} 0`,
-		`\nweir_denycache_answers_total\{.*\} 0`,
-	} {
-		if !regexp.MustCompile(want).MatchString(got) {
-			t.Errorf("no %s in\n%s", want, got)
-		}
-	}
-	if strings.Contains(got, "ann") {
-		t.Error("a key is in the metrics")
-	}
-}
-
-// scrape makes decisions, and returns what the Prometheus exporter says of them, of a
-// Breaker and of a Cache.
-func scrape(t *testing.T) string {
-	registry := prometheus.NewRegistry()
-	e, err := exporter.New(exporter.WithRegisterer(registry))
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider := sdk.NewMeterProvider(sdk.WithReader(e))
-	use(t, observed(t, provider))
-	if _, err := weirotel.WatchOutage(provider, outage.New(nil), attribute.String("weir.limiter", "api")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := weirotel.WatchDenyCache(provider, denycache.New(nil)); err != nil {
-		t.Fatal(err)
-	}
-	w := httptest.NewRecorder()
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	return w.Body.String()
 }
 
 // The span of the request shows the decision and the amount of each unit, even if it was refunded

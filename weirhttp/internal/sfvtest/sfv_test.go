@@ -1,98 +1,32 @@
 package sfvtest
 
 import (
-	"context"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dunglas/httpsfv"
 
-	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/weirhttp"
 	"github.com/weir-go/weir/weirhttp/internal/sfv"
 )
 
-// A decider answers with random results.
-type decider struct {
-	rnd   *rand.Rand
-	rules []weir.Result
-}
-
-func (d *decider) Decide(_ context.Context, _ weir.Request, each []weir.Result) (weir.Result, error) {
-	number := func() int64 { return d.rnd.Int64() >> d.rnd.IntN(63) }
-	d.rules = make([]weir.Result, 1+d.rnd.IntN(weir.MaxRules))
-	for i := range d.rules {
-		name := make([]byte, 1+d.rnd.IntN(20))
-		for j := range name {
-			name[j] = byte(d.rnd.Uint32() >> d.rnd.IntN(3))
+// Both implementations write random values in the same way.
+func TestAppend(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		text := make([]byte, rnd.IntN(20))
+		for i := range text {
+			text[i] = byte(rnd.Uint32() >> rnd.IntN(3))
 		}
-		d.rules[i] = weir.Result{
-			Allowed: d.rnd.IntN(2) == 0, Type: weir.RuleType(d.rnd.IntN(2)), Rule: string(name), Limit: number(), Remaining: number(),
-			Window: time.Duration(number()) * time.Duration(d.rnd.IntN(2)), ResetAfter: time.Duration(number()), RetryAfter: time.Duration(number()),
-		}
-		if d.rnd.IntN(9) == 0 {
-			d.rules[i].RetryAfter = weir.Never
-		}
-	}
-	copy(each, d.rules)
-	res := d.rules[0]
-	res.Allowed = d.rnd.IntN(2) == 0
-	return res, nil
-}
-
-func integer(n int64) int64 { return min(n, 999_999_999_999_999) }
-
-func seconds(d time.Duration) int64 { return (int64(d)-1)/int64(time.Second) + min(int64(d), 1) }
-
-// What the middleware writes is what the other implementation writes for the same Items.
-func TestFields(t *testing.T) {
-	d := &decider{rnd: rand.New(rand.NewPCG(1, 2))}
-	var pk []byte
-	limit, err := weirhttp.New(d, weirhttp.By(weirhttp.Text("all")), &weirhttp.Options{
-		Headers:      weirhttp.RateLimitDraft11,
-		PartitionKey: func(*http.Request) []byte { return pk },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := limit(http.NotFoundHandler())
-	for range 5000 {
-		pk = make([]byte, d.rnd.IntN(5))
-		for i := range pk {
-			pk[i] = byte(d.rnd.Uint32())
-		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-		var policies, states httpsfv.List
-		for _, rule := range d.rules {
-			policy, state, after := httpsfv.NewItem(sfv.Plain(rule.Rule)), httpsfv.NewItem(sfv.Plain(rule.Rule)), seconds(rule.ResetAfter)
-			if !rule.Allowed && rule.RetryAfter != weir.Never {
-				after = max(seconds(rule.RetryAfter), 1)
-			}
-			policy.Params.Add("q", integer(rule.Limit))
-			state.Params.Add("r", integer(rule.Remaining))
-			if rule.Type == weir.LeaseRule {
-				policy.Params.Add("qu", "concurrent-requests")
-			} else {
-				state.Params.Add("t", after)
-				if rule.Window > 0 {
-					policy.Params.Add("w", seconds(rule.Window))
-				}
-			}
-			if len(pk) > 0 {
-				policy.Params.Add("pk", pk)
-				state.Params.Add("pk", pk)
-			}
-			policies, states = append(policies, policy), append(states, state)
-		}
-		for name, list := range map[string]httpsfv.List{"RateLimit-Policy": policies, "RateLimit": states} {
-			if want, err := httpsfv.Marshal(list); err != nil || w.Header().Get(name) != want {
-				t.Fatalf("%s:\ngot  %s\nwant %s, %v", name, w.Header().Get(name), want, err)
-			}
+		n := rnd.Int64() >> rnd.IntN(63) * int64(1-2*rnd.IntN(2))
+		got := sfv.AppendString(nil, string(text))
+		got = sfv.AppendBytes(append(got, ";a="...), text)
+		got = sfv.AppendInteger(append(got, ";b="...), n)
+		it := httpsfv.NewItem(sfv.Plain(string(text)))
+		it.Params.Add("a", text)
+		it.Params.Add("b", min(max(n, -sfv.MaxInteger), sfv.MaxInteger))
+		if want, err := httpsfv.Marshal(it); err != nil || string(got) != want {
+			t.Fatalf("%q and %d: got %s, want %s, %v", text, n, got, want, err)
 		}
 	}
 }
