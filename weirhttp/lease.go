@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -17,8 +16,7 @@ import (
 // context ends.
 type lease struct {
 	held *weir.Lease
-	stop func() bool // stops waiting for the end of the context
-	once sync.Once
+	stop func() bool // stops waiting for the end of the context; true once, unless that has come
 }
 
 // acquire acquires a lease.
@@ -58,16 +56,13 @@ func acquireOrWait(ctx context.Context, leases *weir.Limiter, r weir.Request, w 
 
 // release releases the lease, once. A nil lease is not held.
 func (l *lease) release() {
-	if l != nil {
-		l.stop()
+	if l != nil && l.stop() {
 		l.free()
 	}
 }
 
 func (l *lease) free() {
-	l.once.Do(func() {
-		_ = guard.Undo(context.Background(), l.held.Release) // after an error, the lease expires
-	})
+	_ = guard.Undo(context.Background(), l.held.Release) // after an error, the lease expires
 }
 
 // body returns b, and releases the lease at its end.

@@ -42,14 +42,10 @@ type Rules struct {
 
 // RulesOf returns the rules of d.
 func RulesOf(d weir.Decider) Rules {
-	lim, ok := d.(*weir.Limiter)
-	if !ok {
-		lim, ok = weir.Find[*weir.Limiter](d)
+	if lim, ok := weir.Find[*weir.Limiter](d); ok {
+		return Rules{d, lim.LeaseTime()}
 	}
-	if !ok {
-		return Rules{d, 0}
-	}
-	return Rules{d, lim.LeaseTime()}
+	return Rules{d, 0}
 }
 
 // leases reports whether it is known that a rule holds leases.

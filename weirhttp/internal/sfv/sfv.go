@@ -105,6 +105,10 @@ func Parse(s string) ([]Item, error) {
 
 type parser struct{ rest string }
 
+// ends are the characters that end a value of another kind than String, and others that it
+// cannot have.
+const ends = ";, \t\"()"
+
 // next skips c, if it is the next character.
 func (p *parser) next(c byte) bool {
 	if p.rest == "" || p.rest[0] != c {
@@ -116,11 +120,9 @@ func (p *parser) next(c byte) bool {
 
 func (p *parser) skip(set string) { p.rest = strings.TrimLeft(p.rest, set) }
 
-// take skips the letters, digits and characters of more, and returns them.
-func (p *parser) take(more string) string {
-	n := strings.IndexFunc(p.rest, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune(more, c)
-	})
+// take takes the text before the next character of stop.
+func (p *parser) take(stop string) string {
+	n := strings.IndexAny(p.rest, stop)
 	if n < 0 {
 		n = len(p.rest)
 	}
@@ -136,7 +138,7 @@ func (p *parser) item() (it Item, ok bool) {
 	it.Params = make(map[string]Value)
 	for p.next(';') {
 		p.skip(" ")
-		name, v := p.take("_-.*"), Value{} // without a value, a Boolean
+		name, v := p.take(ends+"="), Value{} // without a value, a Boolean
 		if name == "" {
 			return it, false
 		}
@@ -160,7 +162,7 @@ func (p *parser) value() (Value, bool) {
 		v.Text, p.rest, ok = strings.Cut(rest, `"`)
 		return v, ok
 	}
-	text := p.take("!#$%&'*+-.^_`|~:/?@=")
+	text := p.take(ends)
 	if digits := strings.TrimPrefix(text, "-"); digits != "" && len(digits) <= 15 && strings.Trim(digits, "0123456789") == "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		return Value{Integer, n, text}, err == nil
