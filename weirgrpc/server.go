@@ -107,7 +107,7 @@ func (c *call) enter(setTrailer func(metadata.MD) error) error {
 		c.req.GiveUp(c.ctx, &res, err, true, c.report)
 		return newStatus(codeOf(c.ctx, err)).Err()
 	}
-	if c.req.Leased() {
+	if c.req.Leased {
 		c.third, c.renewed = c.thirdOf(each), start
 	}
 	return nil

@@ -56,9 +56,10 @@ type Request struct {
 	weir.Request
 	Rules
 
-	own    bool // this package made the ID, so nobody else can use it
-	leased bool // the decision may hold a lease
-	lost   bool // the reply is lost, if there is something to undo
+	Leased bool // set by Decide: the decision may hold a lease
+
+	own  bool // this package made the ID, so nobody else can use it
+	lost bool // the reply is lost, if there is something to undo
 }
 
 // Prepare checks r, and completes it for a caller whose context is ctx. pkg is the name of the
@@ -97,7 +98,7 @@ func (r *Request) Decide(ctx context.Context, timeout time.Duration, s *Scratch)
 		res, err = r.Decider.Decide(ctx, r.Request, s.Each[:])
 	}
 	r.lost = guard.Unknown(err) || err == nil && !res.Allowed
-	r.leased = r.ID != "" && (r.leases() || r.Lease == 0 && (err != nil || leased(s.Rules(&res))))
+	r.Leased = r.ID != "" && (r.leases() || r.Lease == 0 && (err != nil || leased(s.Rules(&res))))
 	return res, err
 }
 
@@ -120,9 +121,6 @@ func (r *Request) GiveUp(ctx context.Context, res *weir.Result, err error, gone 
 		go r.Undo(ctx) // whatever comes of it: an outage is not reported for each request
 	}
 }
-
-// Leased reports whether r, after Decide, may hold a lease.
-func (r *Request) Leased() bool { return r.leased }
 
 // Unsure reports whether res denies a request that may be within its limits, because
 // neither the store nor the process's share has counted it: see package outage.

@@ -4,7 +4,6 @@ package sfv
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -79,28 +78,27 @@ func (it *Item) Integer(name string) (int64, bool) {
 	return v.Int, v.Kind == Integer
 }
 
-var errMalformed = errors.New("sfv: malformed list of items")
-
-// Parse parses the List s. Its members must be Items: an Inner List is an error. An empty
-// List has no items. Of the values of other kinds, Parse finds only the end.
-func Parse(s string) ([]Item, error) {
+// Parse parses the List s, and reports whether it is one. Its members must be Items: an
+// Inner List is malformed. An empty List has no items. Of the values of other kinds, Parse
+// finds only the end.
+func Parse(s string) ([]Item, bool) {
 	p := parser{strings.TrimRight(strings.TrimLeft(s, " "), " \t")}
 	var list []Item
 	for p.rest != "" {
 		if len(list) > 0 {
 			p.skip(" \t")
 			if !p.next(',') {
-				return nil, errMalformed
+				return nil, false
 			}
 			p.skip(" \t")
 		}
 		it, ok := p.item()
 		if !ok {
-			return nil, errMalformed
+			return nil, false
 		}
 		list = append(list, it)
 	}
-	return list, nil
+	return list, true
 }
 
 type parser struct{ rest string }
