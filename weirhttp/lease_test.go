@@ -142,16 +142,6 @@ func TestTransportLeaseWait(t *testing.T) {
 	}
 }
 
-// If the turn is denied, the lease is released.
-func TestTransportLeaseDenied(t *testing.T) {
-	leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Minute})
-	never := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1})
-	err := send(t.Context(), t, &weirhttp.Transport{Leases: leases, Limiter: never, Base: new(service), Request: asking(weir.Request{Cost: 2})}, "http://a.test")
-	if !errors.Is(err, weir.ErrDenied) || remaining(t, leases) != 1 {
-		t.Errorf("got %v and %d free leases, want an ErrDenied and 1", err, remaining(t, leases))
-	}
-}
-
 // If the store answers no more after a denial, the wait ends with MaxWait, and the error
 // is not the error of a context that the caller does not know.
 func TestTransportLeaseHangs(t *testing.T) {

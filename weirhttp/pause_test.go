@@ -91,7 +91,7 @@ func TestPause(t *testing.T) {
 				return response(tt.status, nil, tt.fields...), nil
 			}}
 			rt := &weirhttp.Transport{Limiter: newLimiter(t, fastRule.Algorithm), Base: s, MaxPause: tt.most}
-			for _, url := range []string{"http://a.test", "http://b.test", "http://a.test"} { // b has no pause
+			for _, url := range []string{"http://a.test/x", "http://b.test", "https://A.test.:8443/y"} { // b has no pause
 				if err := send(t.Context(), t, rt, url); err != nil {
 					t.Error(err)
 				}
@@ -280,6 +280,9 @@ func TestPauseEnds(t *testing.T) {
 			if err := send(t.Context(), t, f.transports[0], "http://a.test"); err != nil {
 				t.Fatal(err)
 			}
+			if n, want := st.Asked.Load(), map[string]int64{own: 1, shared: 2, apart: 3}[tt.pauses]; n != want { // for the request, and for the pause
+				t.Errorf("%s: %d calls of the store, want %d", name, n, want)
+			}
 			if tt.after != nil {
 				tt.after(t, f, st)
 			}
@@ -325,17 +328,6 @@ func full(t *testing.T, f *fleet, _ *weirtest.Faulty) {
 	window := weir.Rule{Name: "full", Algorithm: algorithm.FixedWindow{Limit: 1, Window: time.Hour}}
 	f.transports[1].Pauses = weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(window, pauseRule))
 	weirtest.Allow(t, f.transports[1].Pauses, weir.Request{Key: weir.KeyOf("a.test")})
-}
-
-// A request that need not wait makes one call of the store, or two if the pauses are apart.
-func TestPauseCalls(t *testing.T) {
-	for pauses, want := range map[string]int64{own: 1, shared: 1, apart: 2} {
-		st := weirtest.NewFaulty()
-		f := newFleet(t, st, pauses, fastRule)
-		if err := send(t.Context(), t, f.transports[0], "http://a.test"); err != nil || st.Asked.Load() != want {
-			t.Errorf("pauses %s: %v after %d calls of the store, want %d", pauses, err, st.Asked.Load(), want)
-		}
-	}
 }
 
 // Jitter adds up to a tenth of the wait, and never exceeds what a request may wait. A request draws it

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,24 +86,8 @@ func pace(t *testing.T) *weir.Limiter {
 	return newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 3})
 }
 
-// Requests leave at the limiter's pace, for each host.
-func TestTransport(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{start: time.Now()}
-		rt := &weirhttp.Transport{Limiter: pace(t), Base: s}
-		for _, url := range []string{"http://a.test/x", "https://A.test:8443/y", "http://a.test./z", "http://b.test/"} {
-			if err := send(t.Context(), t, rt, url); err != nil {
-				t.Error(err)
-			}
-		}
-		if want := []time.Duration{0, time.Second, 2 * time.Second, 2 * time.Second}; !slices.Equal(s.times, want) {
-			t.Errorf("requests left at %v, want %v", s.times, want)
-		}
-	})
-}
-
 // A turn that comes too late is an ErrDenied at once, and consumes nothing. A request that ends while
-// it waits gives its turn back, unless its ID is the caller's.
+// it waits gives its turn back, unless its ID is the caller's. Its lease is free in any case.
 func TestTransportLate(t *testing.T) {
 	for name, tt := range map[string]struct {
 		req     weir.Request
@@ -127,7 +110,8 @@ func TestTransportLate(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &service{start: time.Now()}
-			rt := &weirhttp.Transport{Limiter: newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 2}), Base: s, Request: asking(weir.Request{Cost: 2})}
+			leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+			rt := &weirhttp.Transport{Limiter: newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 2}), Leases: leases, Base: s, Request: asking(weir.Request{Cost: 2})}
 			if err := send(t.Context(), t, rt, "http://a.test"); err != nil {
 				t.Fatal(err)
 			}
@@ -140,8 +124,8 @@ func TestTransportLate(t *testing.T) {
 			}
 			rt.Request = asking(tt.req)
 			err := send(ctx, t, rt, "http://a.test")
-			if took := time.Since(s.start); !errors.Is(err, tt.want) || errors.Is(err, weirhttp.ErrPaused) || took != tt.took {
-				t.Errorf("%s: got %v after %v, want %v after %v", name, err, took, tt.want, tt.took)
+			if took := time.Since(s.start); !errors.Is(err, tt.want) || errors.Is(err, weirhttp.ErrPaused) || took != tt.took || remaining(t, leases) != 1 {
+				t.Errorf("%s: got %v after %v and %d free leases, want %v after %v and 1", name, err, took, remaining(t, leases), tt.want, tt.took)
 			}
 			rt.Request = all
 			if err != nil && (send(t.Context(), t, rt, "http://a.test") != nil || s.times[1] != tt.next) {
