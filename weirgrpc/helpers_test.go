@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirgrpc"
 )
@@ -25,24 +27,29 @@ import (
 // all is the key of every call.
 var all = weirgrpc.By(weirgrpc.Text("all"))
 
+// asking returns a RequestFunc that always returns req. Its key is that of all, if it has none.
+func asking(req weir.Request) weirgrpc.RequestFunc {
+	if req.Key == (weir.Key{}) {
+		req.Key = weir.KeyOf("all")
+	}
+	return func(context.Context, string) (weir.Request, error) { return req, nil }
+}
+
+// refusing returns a RequestFunc that always returns err.
+func refusing(err error) weirgrpc.RequestFunc {
+	return func(context.Context, string) (weir.Request, error) { return weir.Request{}, err }
+}
+
 // newLimiter returns a limiter on a memory store of its own.
 func newLimiter(t testing.TB, a algorithm.Algorithm) *weir.Limiter {
 	t.Helper()
-	lim, err := weir.New("test", memory.New(nil), a, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lim
+	return weirtest.New(t, memory.New(nil), a)
 }
 
 // newCounted returns a limiter that counts a unit, of which a key has 100 in an hour.
 func newCounted(t testing.TB) *weir.Limiter {
 	t.Helper()
-	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "test", Units: []string{"bytes"}, Rules: []weir.Rule{{Unit: "bytes", Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(100), Burst: 100}}}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lim
+	return weirtest.NewPolicy(t, memory.New(nil), weir.Policy{Units: []string{"bytes"}, Rules: []weir.Rule{{Unit: "bytes", Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(100), Burst: 100}}}})
 }
 
 // ofBytes returns a function for WithCosts.
@@ -50,6 +57,12 @@ func ofBytes(n int64) func(context.Context, string) (weir.Costs, error) {
 	return func(context.Context, string) (weir.Costs, error) {
 		return weir.CostsOf(map[string]int64{"bytes": n}), nil
 	}
+}
+
+// free returns how many leases, or tokens, of the key of every call are free.
+func free(t *testing.T, lim *weir.Limiter) int64 {
+	t.Helper()
+	return weirtest.Left(t, lim, "all").Remaining
 }
 
 // errs collects errors.
@@ -70,13 +83,11 @@ func (e *errs) all() []error {
 	return slices.Clone(e.list)
 }
 
-// newInterceptor returns interceptors, and collects their errors if OnError is nil.
+// newInterceptor returns interceptors, and collects their errors.
 func newInterceptor(t testing.TB, d weir.Decider, request weirgrpc.RequestFunc, opts weirgrpc.Options) (*weirgrpc.ServerInterceptor, *errs) {
 	t.Helper()
 	e := new(errs)
-	if opts.OnError == nil {
-		opts.OnError = e.add
-	}
+	opts.OnError = e.add
 	limit, err := weirgrpc.NewServerInterceptor(d, request, &opts)
 	if err != nil {
 		t.Fatal(err)
@@ -88,10 +99,11 @@ func newInterceptor(t testing.TB, d weir.Decider, request weirgrpc.RequestFunc, 
 // Watch a stream.
 type service struct {
 	healthpb.UnimplementedHealthServer
-
-	mu     sync.Mutex
-	calls  int
 	handle func(context.Context) error // nil means that there is nothing to do
+
+	mu    sync.Mutex
+	calls int
+	codes []codes.Code // with which the server has ended calls: the client can see others
 }
 
 func (s *service) run(ctx context.Context) error {
@@ -104,10 +116,11 @@ func (s *service) run(ctx context.Context) error {
 	return s.handle(ctx)
 }
 
-func (s *service) count() int {
+// seen returns the number of calls of the handler, and the codes.
+func (s *service) seen() (int, []codes.Code) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.calls
+	return s.calls, slices.Clone(s.codes)
 }
 
 func (s *service) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
@@ -118,27 +131,28 @@ func (s *service) Watch(_ *healthpb.HealthCheckRequest, ss grpc.ServerStreamingS
 	return s.run(ss.Context())
 }
 
-// serve starts a server in this process, and returns a client of it.
+// ended notes the code of a call. It recovers from a panic, as the package documentation says.
+func (s *service) ended(err *error) {
+	if r := recover(); r != nil {
+		*err = status.Errorf(codes.Aborted, "panic: %v", r)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.codes = append(s.codes, status.Code(*err))
+}
+
+// serve starts a server in this process, and returns a client of it. A limit of nil means none.
 func serve(t testing.TB, s *service, limit *weirgrpc.ServerInterceptor, opts ...grpc.DialOption) healthpb.HealthClient {
 	t.Helper()
-	return healthpb.NewHealthClient(dial(t, s, limit, opts...))
-}
-
-// serveAnd is serve. The server's answers are added to a.
-func serveAnd(t testing.TB, s *service, limit *weirgrpc.ServerInterceptor, a *answers) healthpb.HealthClient {
-	t.Helper()
-	return healthpb.NewHealthClient(start(t, s, []grpc.UnaryServerInterceptor{a.unary, recoverUnary, limit.Unary}, []grpc.StreamServerInterceptor{a.stream, recoverStream, limit.Stream}))
-}
-
-// dial starts a server in this process, and returns a connection to it.
-func dial(t testing.TB, s *service, limit *weirgrpc.ServerInterceptor, opts ...grpc.DialOption) *grpc.ClientConn {
-	t.Helper()
-	return start(t, s, []grpc.UnaryServerInterceptor{recoverUnary, limit.Unary}, []grpc.StreamServerInterceptor{recoverStream, limit.Stream}, opts...)
-}
-
-func start(t testing.TB, s *service, unary []grpc.UnaryServerInterceptor, stream []grpc.StreamServerInterceptor, opts ...grpc.DialOption) *grpc.ClientConn {
-	t.Helper()
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...))
+	server := grpc.NewServer(
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+			defer s.ended(&err)
+			return limit.Unary(ctx, req, info, handler)
+		}),
+		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+			defer s.ended(&err)
+			return limit.Stream(srv, ss, info, handler)
+		}))
 	healthpb.RegisterHealthServer(server, s)
 	l := bufconn.Listen(1 << 16)
 	served := make(chan error, 1)
@@ -158,25 +172,11 @@ func start(t testing.TB, s *service, unary []grpc.UnaryServerInterceptor, stream
 			t.Error(err)
 		}
 	})
-	return conn
+	return healthpb.NewHealthClient(conn)
 }
 
-// recoverUnary and recoverStream come first, as the package documentation says.
-func recoverUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
-	defer recovered(&err)
-	return handler(ctx, req)
-}
-
-func recoverStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-	defer recovered(&err)
-	return handler(srv, ss)
-}
-
-func recovered(err *error) {
-	if r := recover(); r != nil {
-		*err = status.Errorf(codes.Aborted, "panic: %v", r)
-	}
-}
+// A callFunc makes a call.
+type callFunc func(context.Context, healthpb.HealthClient, ...grpc.CallOption) error
 
 // check makes a unary call.
 func check(ctx context.Context, c healthpb.HealthClient, opts ...grpc.CallOption) error {
@@ -190,37 +190,35 @@ func watch(ctx context.Context, c healthpb.HealthClient, opts ...grpc.CallOption
 	if err != nil {
 		return err
 	}
-	_, err = w.Recv()
-	return ignoreEOF(err)
-}
-
-func ignoreEOF(err error) error {
-	if errors.Is(err, io.EOF) {
+	if _, err = w.Recv(); errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
 }
 
-// kinds are the ways to make a call.
-var kinds = map[string]func(context.Context, healthpb.HealthClient, ...grpc.CallOption) error{"unary": check, "stream": watch}
+// each calls f in virtual time for each way to make a call.
+func each(t *testing.T, name string, f func(t *testing.T, call callFunc)) {
+	for kind, call := range map[string]callFunc{"unary": check, "stream": watch} {
+		t.Run(name+", "+kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(t, call) })
+		})
+	}
+}
 
-// A deciderFunc is a Decider.
+// A deciderFunc is a Decider that hides its limiter.
 type deciderFunc func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error)
 
 func (f deciderFunc) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 	return f(ctx, r, each)
 }
 
-// failing returns a Decider that always returns err.
-func failing(err error) weir.Decider {
-	return deciderFunc(func(context.Context, weir.Request, []weir.Result) (weir.Result, error) { return weir.Result{}, err })
+// answering returns a Decider that always returns res and err.
+func answering(res weir.Result, err error) deciderFunc {
+	return func(context.Context, weir.Request, []weir.Result) (weir.Result, error) { return res, err }
 }
 
-// wrapped returns lim with its decisions passed to the Decider that f makes.
-func wrapped(lim *weir.Limiter, f func(next weir.Decider) weir.Decider) *weir.Limiter {
-	lim, err := lim.Wrap(func(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) { return f(next), nil })
-	if err != nil {
-		panic(err)
-	}
-	return lim
+// wrapped returns lim with its decisions passed to f.
+func wrapped(t *testing.T, lim *weir.Limiter, f deciderFunc) *weir.Limiter {
+	t.Helper()
+	return weirtest.Wrap(t, lim, weirtest.Around(func(weir.Decider) deciderFunc { return f }))
 }

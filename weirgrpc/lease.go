@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/sleep"
 )
 
 const (
@@ -18,22 +18,9 @@ const (
 	renewTime = time.Second
 )
 
-// A lease is held while a handler runs. It is renewed when a third of the lease time has
-// passed.
-type lease struct {
-	call  call
-	third time.Duration
-
-	mu      sync.Mutex
-	timer   *time.Timer
-	end     context.CancelFunc
-	failing bool // the last attempt to renew has failed
-	stopped bool
-}
-
-// keep returns the lease that c holds, and renews it. each has the results of the rules.
-// The decision began at start.
-func (c *call) keep(start time.Time, each []weir.Result) *lease {
+// thirdOf returns a third of the lease time, or 0 if nobody says how long it is. each has the
+// results of the rules.
+func (c *call) thirdOf(each []weir.Result) time.Duration {
 	span := cmp.Or(c.req.Lease, weir.Never)
 	for i := range each {
 		if each[i].Type == weir.LeaseRule {
@@ -43,59 +30,33 @@ func (c *call) keep(start time.Time, each []weir.Result) *lease {
 		}
 	}
 	if span <= 0 { // a wrapper did not say
-		return nil
+		return 0
 	}
-	l := &lease{call: *c, third: max(span/3, minRenew)}
-	ctx, stop := context.WithCancel(context.WithoutCancel(c.ctx))
-	l.mu.Lock() // until timer is set
-	defer l.mu.Unlock()
-	l.end = stop
-	l.timer = time.AfterFunc(l.next(start), func() { l.renew(ctx) })
-	return l
+	return max(span/3, minRenew)
 }
 
-// next returns the time until the next renewal, if the last one, or the decision, began
-// at start.
-func (l *lease) next(start time.Time) time.Duration {
-	return max(l.third-time.Since(start), minRenew)
-}
-
-// renew renews the lease, and starts the timer for the next time. ctx ends when the
-// handler has returned.
-func (l *lease) renew(ctx context.Context) {
-	once, cancel := context.WithTimeout(ctx, renewTime)
-	defer cancel()
-	start := time.Now()
-	res, err := l.call.req.Decider.Decide(once, weir.Request{Key: l.call.req.Key, ID: l.call.req.ID, Op: weir.Renew}, nil)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	next := l.next(start)
-	switch first := !l.failing; {
-	case l.stopped:
-		return
-	case err != nil:
-		l.failing = true
-		next = max(l.third/10, minRenew)
-		if first {
-			l.call.report(fmt.Errorf("weirgrpc: the lease could not be renewed: %w", err))
+// renew renews the lease whenever a third of the lease time has passed, until ctx ends, because
+// the handler has returned.
+func (c *call) renew(ctx context.Context) {
+	failing := false // the last attempt has failed
+	for wait := c.third - time.Since(c.renewed); sleep.For(ctx, max(wait, minRenew)) == nil; {
+		c.renewed = time.Now()
+		once, cancel := context.WithTimeout(ctx, renewTime)
+		res, err := c.req.Decider.Decide(once, weir.Request{Key: c.req.Key, ID: c.req.ID, Op: weir.Renew}, nil)
+		cancel()
+		wait = c.third - time.Since(c.renewed)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			if !failing {
+				c.report(fmt.Errorf("weirgrpc: the lease could not be renewed: %w", err))
+			}
+			wait = c.third / 10
+		case !res.Allowed:
+			c.report(fmt.Errorf("weirgrpc: %w: it expired before it could be renewed, and the handler still runs", weir.ErrLeaseLost))
+			return
 		}
-	case !res.Allowed:
-		l.call.report(fmt.Errorf("weirgrpc: %w: it expired before it could be renewed, and the handler still runs", weir.ErrLeaseLost))
-		return
-	default:
-		l.failing = false
+		failing = err != nil
 	}
-	l.timer.Reset(next)
-}
-
-// stop ends the renewal of the lease. A nil lease is not renewed.
-func (l *lease) stop() {
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stopped = true
-	l.timer.Stop()
-	l.end()
 }

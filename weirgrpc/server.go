@@ -22,14 +22,14 @@ var (
 // Unary is a [grpc.UnaryServerInterceptor]. See the package documentation for its errors.
 func (s *ServerInterceptor) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (res any, err error) {
 	c := call{s: s, ctx: ctx, method: info.FullMethod}
-	held, err := c.enter(func(md metadata.MD) error { return grpc.SetTrailer(ctx, md) })
+	err = c.enter(func(md metadata.MD) error { return grpc.SetTrailer(ctx, md) })
 	switch {
 	case err != nil:
 		return nil, err
 	case c.req.ID == "":
 		return handler(ctx, req)
 	}
-	c.run(held, func(ctx context.Context) { res, err = handler(ctx, req) })
+	c.run(func(ctx context.Context) { res, err = handler(ctx, req) })
 	return res, err
 }
 
@@ -38,7 +38,7 @@ func (s *ServerInterceptor) Unary(ctx context.Context, req any, info *grpc.Unary
 // documentation for its errors.
 func (s *ServerInterceptor) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := call{s: s, ctx: ss.Context(), method: info.FullMethod}
-	held, err := c.enter(func(md metadata.MD) error {
+	err := c.enter(func(md metadata.MD) error {
 		ss.SetTrailer(md)
 		return nil
 	})
@@ -48,7 +48,7 @@ func (s *ServerInterceptor) Stream(srv any, ss grpc.ServerStream, info *grpc.Str
 	case c.req.ID == "":
 		return handler(srv, ss)
 	}
-	c.run(held, func(ctx context.Context) { err = handler(srv, stream{ss, ctx}) })
+	c.run(func(ctx context.Context) { err = handler(srv, stream{ss, ctx}) })
 	return err
 }
 
@@ -67,70 +67,62 @@ type call struct {
 	ctx    context.Context
 	method string
 	req    gate.Request
+
+	third   time.Duration // of the lease time; 0 means that no lease is renewed
+	renewed time.Time     // when the last renewal, or the decision, began
 }
 
 // enter decides whether the handler is called. If it is, the error is nil. Otherwise the
-// error is a status. A lease that is not nil is renewed until it is stopped.
-func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
+// error is a status.
+func (c *call) enter(setTrailer func(metadata.MD) error) error {
 	switch err := c.ask(); {
 	case errors.Is(err, ErrUnlimited):
 		c.req.ID = ""
-		return nil, nil
+		return nil
 	case err != nil:
 		code := codeOf(c.ctx, err)
 		if code == codes.Unavailable { // of something else than the limiter's store
 			code = codes.Internal
 		}
-		return nil, c.fail(code, err)
+		return c.fail(code, err)
 	}
 	s := gate.NewScratch()
 	defer s.Free()
 	start := time.Now()
-	res, err := c.req.Decide(c.ctx, c.s.opts.Timeout, s.Each[:])
+	res, err := c.req.Decide(c.ctx, c.s.opts.Timeout, s)
 	err = source.Explain(c.req.Decider, &c.req.Request, err)
 	each, code := s.Rules(&res), codeOf(c.ctx, err)
-	hold := c.req.Hold(&res, err, s, code == codes.Canceled || code == codes.DeadlineExceeded)
 	switch {
 	case code == codes.Unavailable && c.s.opts.FailOpen:
 		c.report(err)
-		return nil, nil
+		return nil
 	case err != nil:
-		c.giveUp(hold)
-		return nil, c.fail(code, err)
+		c.req.GiveUp(c.ctx, &res, err, code == codes.Canceled || code == codes.DeadlineExceeded, c.report)
+		return c.fail(code, err)
 	case !res.Allowed:
-		c.giveUp(hold)
-		return nil, c.deny(&res, each, setTrailer)
+		c.req.GiveUp(c.ctx, &res, nil, false, c.report)
+		return c.deny(&res, each, setTrailer)
 	}
 	if err := sleep.For(c.ctx, res.Delay); err != nil {
-		c.undo()
-		return nil, newStatus(codeOf(c.ctx, err)).Err()
+		c.req.GiveUp(c.ctx, &res, err, true, c.report)
+		return newStatus(codeOf(c.ctx, err)).Err()
 	}
-	if c.req.Leased() {
-		return c.keep(start, each), nil
+	if c.req.Leased {
+		c.third, c.renewed = c.thirdOf(each), start
 	}
-	return nil, nil
+	return nil
 }
 
 // run calls handle, the handler of a call with an ID, and ends its decision.
-func (c *call) run(held *lease, handle func(context.Context)) {
+func (c *call) run(handle func(context.Context)) {
 	c.req.Run(c.ctx, "weirgrpc", c.s.opts.RefundPanics, c.report, func(ctx context.Context) {
-		defer held.stop() // even after a panic
+		if c.third > 0 {
+			renewal, stop := context.WithCancel(context.WithoutCancel(ctx))
+			defer stop() // even after a panic
+			go c.renew(renewal)
+		}
 		handle(ctx)
 	})
-}
-
-// giveUp undoes the decision of a call that is not passed on.
-func (c *call) giveUp(hold gate.Hold) {
-	switch hold {
-	case gate.Abandoned:
-		c.undo()
-	case gate.Lost:
-		late := *c
-		go late.undo()
-	case gate.Denied:
-		late := c.req
-		go late.Undo(c.ctx)
-	}
 }
 
 // ask sets the request to decide.
@@ -170,12 +162,5 @@ func (c *call) report(err error) {
 		slog.DebugContext(c.ctx, "weirgrpc rejects a call", "method", c.method, "error", err)
 	default:
 		slog.ErrorContext(c.ctx, "weirgrpc cannot limit a call", "method", c.method, "error", err)
-	}
-}
-
-// undo undoes the decision, and reports an error.
-func (c *call) undo() {
-	if err := c.req.Undo(c.ctx); err != nil {
-		c.report(err)
 	}
 }

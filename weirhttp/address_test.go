@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/weirhttp"
 )
 
@@ -36,6 +37,7 @@ func from(addr, field string, lines ...string) *http.Request {
 	return r
 }
 
+// IPSegment returns what the middleware uses for a client with that address, and takes it again.
 func TestRemoteIP(t *testing.T) {
 	for addr, want := range map[string]string{
 		"192.0.2.1:1234":               "192.0.2.1",
@@ -79,6 +81,40 @@ func TestRemoteIP(t *testing.T) {
 		got, err := weirhttp.RemoteIP(from(addr, "X-Forwarded-For", "203.0.113.9"))
 		if got != want || (err == nil) != (want != "") || err != nil && (!errors.Is(err, weirhttp.ErrNoKey) || len(err.Error()) > 300) {
 			t.Errorf("%.50q: got %q, %v, want %q", addr, got, err, want)
+		}
+		if got, err := weirhttp.IPSegment(addr, 0); got != want || (err == nil) != (want != "") || err != nil && !strings.Contains(err.Error(), "is no IP address") {
+			t.Errorf("IPSegment of %.50q: got %q, %v, want %q", addr, got, err, want)
+		}
+		if again, err := weirhttp.IPSegment(want, 0); want != "" && (again != want || err != nil) {
+			t.Errorf("the segment %q: got %q, %v, want the same", want, again, err)
+		}
+	}
+}
+
+// A segment has the network of so many bits, and no other network is one.
+func TestIPSegment(t *testing.T) {
+	for _, tt := range []struct {
+		addr string
+		bits int
+		want string // an error, if it has a space
+	}{
+		{"2001:DB8:1:2:3::4", 56, "2001:db8:1::/56"},
+		{"2001:db8:1::/56", 56, "2001:db8:1::/56"},
+		{"2001:db8::1", 128, "2001:db8::1/128"},
+		{"192.0.2.1", 1, "192.0.2.1"},
+		{"ann", 0, "is no IP address"},
+		{"2001:db8::/48", 0, "of 64 bits"},
+		{"10.0.0.0/8", 8, "of 8 bits"},
+		{"192.0.2.1", 129, "ipv6Bits is 129"},
+		{"192.0.2.1", -1, "ipv6Bits is -1"},
+	} {
+		got, err := weirhttp.IPSegment(tt.addr, tt.bits)
+		if strings.Contains(tt.want, " ") {
+			if weirtest.WantError(t, err, nil, "weirhttp", tt.want); got != "" {
+				t.Errorf("%s, %d bits: got %q", tt.addr, tt.bits, got)
+			}
+		} else if got != tt.want || err != nil {
+			t.Errorf("%s, %d bits: got %q, %v, want %q", tt.addr, tt.bits, got, err, tt.want)
 		}
 	}
 }
@@ -128,12 +164,10 @@ func TestClientIP(t *testing.T) {
 		{"two: only one", two, "10.0.0.1:1", []string{"198.51.100.1"}, ""},
 		{"two: garbage to the right", two, "10.0.0.1:1", []string{"198.51.100.1, unknown"}, "198.51.100.1"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := clientIP(t, tt.proxies)(from(tt.addr, "X-Forwarded-For", tt.lines...))
-			if got != tt.want || (err == nil) != (tt.want != "") || err != nil && !errors.Is(err, weirhttp.ErrNoKey) {
-				t.Errorf("got %q, %v, want %q", got, err, tt.want)
-			}
-		})
+		got, err := clientIP(t, tt.proxies)(from(tt.addr, "X-Forwarded-For", tt.lines...))
+		if got != tt.want || (err == nil) != (tt.want != "") || err != nil && !errors.Is(err, weirhttp.ErrNoKey) {
+			t.Errorf("%s: got %q, %v, want %q", tt.name, got, err, tt.want)
+		}
 	}
 }
 
@@ -192,8 +226,8 @@ func TestClientIPErrors(t *testing.T) {
 		{weirhttp.Proxies{Trusted: prefixes("::ffff:0.0.0.0/96")}, "contains every client"},
 	} {
 		ip, err := weirhttp.ClientIP(tt.proxies)
-		if ip != nil || err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "weirhttp: ") {
-			t.Errorf("%+v: got error %v, want %q", tt.proxies, err, tt.want)
+		if weirtest.WantError(t, err, nil, "weirhttp", tt.want); ip != nil {
+			t.Errorf("%+v: got a segment", tt.proxies)
 		}
 	}
 }

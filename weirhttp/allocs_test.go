@@ -7,7 +7,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/store/memory"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/weirhttp"
 )
 
@@ -18,37 +18,28 @@ func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(int)             {}
 
-// setups are the middlewares whose cost is measured.
-func setups(t testing.TB) []struct {
+// A setup is a middleware whose cost is measured.
+type setup struct {
 	name  string
 	h     http.Handler
 	r     *http.Request
 	limit float64 // allocations
-} {
-	lim, err := weir.New("allocs", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: 1 << 32}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+}
+
+func setups(t testing.TB) []setup {
+	lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: 1 << 32})
 	proxies, err := weirhttp.ClientIP(weirhttp.Proxies{Count: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	with := func(request weirhttp.RequestFunc, opts weirhttp.Options) http.Handler {
-		limit, err := weirhttp.New(lim, request, &opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		limit, _ := newMiddleware(t, lim, request, opts)
 		return limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	}
 	handler := func(by weirhttp.Segment, headers weirhttp.Dialect) http.Handler {
 		return with(weirhttp.By(by), weirhttp.Options{Headers: headers})
 	}
 	plan := weirhttp.Options{Plan: func(*http.Request) (weir.Decider, error) { return lim, nil }}
-	named := func(r *http.Request) (weir.Request, error) {
-		req, err := all(r)
-		req.ID = "work"
-		return req, err
-	}
 	request := func(addr string) *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = addr
@@ -57,19 +48,14 @@ func setups(t testing.TB) []struct {
 		return r
 	}
 	v4, v6 := request("192.0.2.1:1234"), request("[2001:db8::1]:1234")
-	return []struct {
-		name  string
-		h     http.Handler
-		r     *http.Request
-		limit float64
-	}{
+	return []setup{
 		{"bare", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), v4, 0},
 		{"IPv4", handler(weirhttp.RemoteIP, weirhttp.NoHeaders), v4, 0},
 		{"IPv6", handler(weirhttp.RemoteIP, weirhttp.NoHeaders), v6, 2},
 		{"proxy", handler(proxies, weirhttp.NoHeaders), v4, 0},
 		{"token", handler(weirhttp.BearerToken, weirhttp.NoHeaders), v4, 2},
 		{"plan", with(all, plan), v4, 0},
-		{"ID", with(named, weirhttp.Options{}), v4, 2}, // the markers' keys, and the request with a context for Settle
+		{"ID", with(asking(weir.Request{ID: "work"}), weirhttp.Options{}), v4, 2}, // the markers' keys, and the request with a context for Settle
 		{"draft", handler(weirhttp.RemoteIP, weirhttp.RateLimitDraft11), v4, 4},
 		{"X-RateLimit", handler(weirhttp.RemoteIP, weirhttp.XRateLimit), v4, 5},
 	}
@@ -78,7 +64,7 @@ func setups(t testing.TB) []struct {
 // Without header fields, a decision on the memory store adds at most two allocations to a
 // handler. Each header field adds two: its text, and its list.
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
+	if weirtest.Race {
 		t.Skip("the race detector allocates")
 	}
 	for _, s := range setups(t) {

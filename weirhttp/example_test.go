@@ -223,3 +223,12 @@ func ExampleTransport() {
 	// 200
 	// denied: true
 }
+
+func ExampleIPSegment() {
+	segment, err := weirhttp.IPSegment("2001:db8:1:2:3::4", 0)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(segment) // the key of everyone in the client's network
+	// Output: 2001:db8:1:2::/64
+}

@@ -3,13 +3,10 @@ package weirhttp_test
 import (
 	"errors"
 	"math/rand/v2"
-	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/weirhttp"
 )
 
@@ -64,75 +61,17 @@ func checkField(t *testing.T, garbage string) {
 	}
 }
 
-// A thousand random fields.
-func TestRandomFields(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	for range 1000 {
-		checkField(t, randomField(rnd))
-	}
-}
-
+// Long fields take no more than a pass over them.
 func FuzzFields(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(3, 4))
-	for range 50 {
+	for range 300 {
 		f.Add(randomField(rnd))
 	}
-	for _, s := range []string{"", "for=\"", `for="\`, `"`, "\\", "[::ffff:0:0%1]", strings.Repeat(`"\`, 1000), strings.Repeat(",", 1000)} {
+	for _, s := range []string{"", "for=\"", `for="\`, `"`, "\\", "[::ffff:0:0%1]"} {
 		f.Add(s)
 	}
+	for _, s := range []string{"for=10.0.0.1,", `"`, `\"`, `"\`, ",", ";", "for="} {
+		f.Add(strings.Repeat(s, 1<<16/len(s)))
+	}
 	f.Fuzz(checkField)
-}
-
-// Whatever a client sends, the middleware answers 204, 400 or 429, and the handler runs
-// only if the limiter has allowed the request.
-func TestRandomRequests(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(5, 6))
-	lim := newLimiter(t, algorithm.FixedWindow{Limit: 2, Window: time.Hour})
-	request := weirhttp.By(weirhttp.FirstOf(weirhttp.BearerToken, weirhttp.Header("X-API-Key"), clientIP(t, weirhttp.Proxies{Count: 1})))
-	var next counting
-	limit, errs := newMiddleware(t, lim, request, weirhttp.Options{Headers: weirhttp.RateLimitDraft11})
-	h, codes := limit(&next), make(map[int]int)
-	for range 3000 {
-		r := from("10.0.0.1:1", "X-Forwarded-For", randomField(rnd))
-		for _, name := range []string{"Authorization", "X-Api-Key"} {
-			switch rnd.IntN(5) {
-			case 0:
-				r.Header[name] = []string{randomField(rnd)}
-			case 1:
-				r.Header[name] = []string{"Bearer " + pieces[rnd.IntN(4)]}
-			}
-		}
-		codes[serve(h, r).Code]++
-	}
-	if codes[204]+codes[400]+codes[429] != 3000 || codes[204] != next.calls || codes[400] != len(*errs) || min(codes[204], codes[400], codes[429]) < 100 {
-		t.Errorf("got statuses %v, %d calls of the handler and %d errors", codes, next.calls, len(*errs))
-	}
-	for _, err := range *errs {
-		if !errors.Is(err, weirhttp.ErrNoKey) {
-			t.Errorf("got error %v, want an ErrNoKey", err)
-		}
-	}
-}
-
-// A field of a megabyte takes no more than a pass over it.
-func TestLongFields(t *testing.T) {
-	ip := clientIP(t, weirhttp.Proxies{Trusted: prefixes("10.0.0.0/8"), Header: "Forwarded"})
-	for _, s := range []string{"for=10.0.0.1,", `"`, `\`, `\"`, `"\`, ",", ";", "=", " ", "for="} {
-		r := from("10.0.0.1:1", "Forwarded", strings.Repeat(s, 1<<20/len(s)))
-		if got, err := ip(r); got == "" && !errors.Is(err, weirhttp.ErrNoKey) {
-			t.Errorf("%q: got %v, want an address or an ErrNoKey", s, err)
-		}
-	}
-	h := weirhttp.Header("X-API-Key")
-	r := from("10.0.0.1:1", "X-API-Key", strings.Repeat("k", 1<<20))
-	if got, err := h(r); len(got) != 64 || err != nil {
-		t.Errorf("a header of a megabyte: got %d bytes, %v, want 64", len(got), err)
-	}
-	limit, _ := newMiddleware(t, newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour}),
-		weirhttp.By(func(r *http.Request) (string, error) { return r.Header.Get("X-API-Key"), nil }), weirhttp.Options{})
-	for _, want := range []int{204, 429} { // the limiter hashes it
-		if w := serve(limit(new(counting)), r); w.Code != want {
-			t.Errorf("a segment of a megabyte: got status %d, want %d", w.Code, want)
-		}
-	}
 }

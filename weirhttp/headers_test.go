@@ -2,10 +2,12 @@ package weirhttp_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -20,322 +22,188 @@ import (
 	"github.com/weir-go/weir/weirhttp"
 )
 
-// limits returns the header fields about limits.
-func limits(h http.Header) map[string]string {
-	got := make(map[string]string)
-	for name, values := range h {
-		if strings.Contains(name, "Ratelimit") || name == "Retry-After" {
-			got[name] = strings.Join(values, " | ")
+// answer returns the status of an answer, the type of its problem, the rules that are violated, and
+// the fields about limits.
+func answer(w *httptest.ResponseRecorder) string {
+	text, header := []string{fmt.Sprint(w.Code)}, w.Result().Header // as it was when the handler began to write
+	if w.Body.Len() > 0 {
+		var p struct {
+			Type, Title string
+			Violated    []string `json:"violated-policies"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || header.Get("Content-Type") != "application/problem+json" || p.Title == "" {
+			return fmt.Sprint(err, header, w.Body)
+		}
+		text[0] += fmt.Sprint(" ", strings.TrimPrefix(path.Base(p.Type), "http-problem-types#"), " ", p.Violated)
+	}
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		if strings.Contains(name, "Ratelimit") || name == "Retry-After" || name == "Content-Length" {
+			text = append(text, strings.TrimPrefix(name, "Ratelimit-")+": "+strings.Join(header[name], " + "))
 		}
 	}
-	return got
+	return strings.Join(text, " | ")
 }
 
-// Each dialect, in virtual time, over two rules: 3 per minute with a burst of 2, and 3 a
-// day.
-func TestDialects(t *testing.T) {
-	type fields = map[string]string
+// What each dialect says about a decision, at 300 ms past the full second 946684800. A wrapper need
+// not fill the results of the rules, and its numbers can be out of the range of the fields.
+func TestFields(t *testing.T) {
+	draft, x, unix := weirhttp.Options{Headers: weirhttp.RateLimitDraft11}, weirhttp.Options{Headers: weirhttp.XRateLimit}, weirhttp.Options{Headers: weirhttp.XRateLimitUnix}
+	none, team, noTeam := weirhttp.Options{}, draft, draft
+	team.PartitionKey = func(*http.Request) []byte { return []byte("blue") }
+	noTeam.PartitionKey = func(*http.Request) []byte { return nil }
+	hint := func(d time.Duration) weirhttp.Options { return weirhttp.Options{LeaseRetryAfter: d} }
+
+	two := weir.Result{Allowed: true, Rule: "two", Limit: 2, Window: time.Minute, Remaining: 1, ResetAfter: time.Minute}
+	hour := weir.Result{Rule: "hour", Limit: 2, Window: time.Hour, RetryAfter: 1, ResetAfter: time.Hour}
+	never := weir.Result{Rule: "a", Limit: 2, Window: time.Minute, Remaining: 2, RetryAfter: weir.Never}
+	busy := weir.Result{Type: weir.LeaseRule, Rule: "busy", Limit: 2, RetryAfter: time.Hour, ResetAfter: time.Hour}
+	soon := weir.Result{Type: weir.LeaseRule, Rule: "busy", Limit: 2, RetryAfter: 1500 * time.Millisecond}
+	paused := weir.Result{Type: weir.PauseRule, Rule: "pause", Limit: algorithm.MaxTokens, RetryAfter: 6500 * time.Millisecond}
+	open := weir.Result{Type: weir.PauseRule, Rule: "pause", Limit: algorithm.MaxTokens, Allowed: true}
+	reset := func(after time.Duration) weir.Result {
+		return weir.Result{Allowed: true, Rule: "a", Limit: 2, Window: time.Minute, ResetAfter: after}
+	}
+	degraded := func(kind weir.RuleType, err error, after time.Duration) weir.Result {
+		return weir.Result{Type: kind, Rule: "a", Degraded: err, RetryAfter: after}
+	}
+	type rules = []weir.Result
 	for _, tt := range []struct {
 		name string
 		opts weirhttp.Options
-		want []fields // of the requests 0, 1, and 2 s later, 3
-		body string   // of the denied request
-	}{
-		{"none", weirhttp.Options{}, []fields{{}, {}, {"Retry-After": "18"}}, `"status":429}`},
-		{"draft", weirhttp.Options{Headers: weirhttp.RateLimitDraft11}, []fields{
-			{"Ratelimit-Policy": `"burst";q=2;w=40, "day";q=3;w=86400`, "Ratelimit": `"burst";r=1;t=20, "day";r=2;t=86400`},
-			{"Ratelimit-Policy": `"burst";q=2;w=40, "day";q=3;w=86400`, "Ratelimit": `"burst";r=0;t=40, "day";r=1;t=86400`},
-			{"Ratelimit-Policy": `"burst";q=2;w=40, "day";q=3;w=86400`, "Ratelimit": `"burst";r=0;t=18, "day";r=1;t=86398`, "Retry-After": "18"},
-		}, `"status":429,"violated-policies":["burst"]}`},
-		{"X-RateLimit", weirhttp.Options{Headers: weirhttp.XRateLimit}, []fields{
-			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "1", "X-Ratelimit-Reset": "20"},
-			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "40"},
-			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "38", "Retry-After": "18"},
-		}, `"status":429,"violated-policies":["burst"]}`},
-		// Virtual time starts at 946684800, the first second of the year 2000.
-		{"X-RateLimit, Unix", weirhttp.Options{Headers: weirhttp.XRateLimitUnix}, []fields{
-			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "1", "X-Ratelimit-Reset": "946684820"},
-			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "946684840"},
-			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "946684840", "Retry-After": "18"},
-		}, `"status":429,"violated-policies":["burst"]}`},
-	} {
-		for _, scripts := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, scripts %v", tt.name, scripts), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { testDialect(t, tt.opts, scripts, tt.want, tt.body) })
-			})
-		}
-	}
-}
-
-// testDialect makes one request for each element of want. The last one is denied, with
-// body. If scripts is true, the limiter runs scripts, as over a server.
-func testDialect(t *testing.T, opts weirhttp.Options, scripts bool, want []map[string]string, body string) {
-	t.Helper()
-	var st store.Store = memory.New(nil)
-	if scripts {
-		st = struct{ store.Store }{st}
-	}
-	lim, err := weir.NewPolicy(st, weir.Policy{Name: "test", Rules: []weir.Rule{
-		{Name: "burst", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(3), Burst: 2}},
-		{Name: "day", Algorithm: algorithm.FixedWindow{Limit: 3, Window: 24 * time.Hour}},
-	}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit, _ := newMiddleware(t, lim, all, opts)
-	var w *httptest.ResponseRecorder
-	for i, fields := range want {
-		if i == 2 {
-			time.Sleep(2 * time.Second)
-		}
-		w = serve(limit(new(counting)), nil)
-		if got := limits(w.Header()); !reflect.DeepEqual(got, fields) {
-			t.Errorf("request %d: got %q, want %q", i, got, fields)
-		}
-	}
-	if got := w.Body.String(); !strings.HasSuffix(got, body+"\n") {
-		t.Errorf("got body %q, want the end %q", got, body)
-	}
-}
-
-// XRateLimitUnix rounds the time of the reset up, not the time until the reset.
-func TestUnixReset(t *testing.T) {
-	for _, tt := range []struct {
-		after, resetAfter time.Duration
-		want              string
-	}{
-		{0, 0, "946684800"},
-		{0, 1, "946684801"},
-		{300 * time.Millisecond, 700 * time.Millisecond, "946684801"},
-		{300 * time.Millisecond, 700*time.Millisecond + 1, "946684802"},
-		{0, weir.Never, "10170056837"},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			time.Sleep(tt.after)
-			limit, _ := newMiddleware(t, deciderFunc(func(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
-				return weir.Result{Allowed: true, Rule: "a", Limit: 2, Window: time.Minute, ResetAfter: tt.resetAfter}, nil
-			}), all, weirhttp.Options{Headers: weirhttp.XRateLimitUnix})
-			if got := serve(limit(new(counting)), nil).Header().Get("X-RateLimit-Reset"); got != tt.want {
-				t.Errorf("%v after %v: got %s, want %s", tt.resetAfter, tt.after, got, tt.want)
-			}
-		})
-	}
-}
-
-// A rule that pauses has no quota to show. If it denies, Retry-After tells for how long.
-func TestPausedFields(t *testing.T) {
-	type fields = map[string]string
-	rate := weir.Rule{Name: "rate", Algorithm: algorithm.FixedWindow{Limit: 3, Window: time.Minute}}
-	for _, tt := range []struct {
-		headers      weirhttp.Dialect
-		rules        []weir.Rule
-		open, paused fields
-	}{
-		{weirhttp.RateLimitDraft11, []weir.Rule{{Name: "pause", Algorithm: algorithm.Pause{}}, rate},
-			fields{"Ratelimit-Policy": `"rate";q=3;w=60`, "Ratelimit": `"rate";r=2;t=60`},
-			fields{"Ratelimit-Policy": `"rate";q=3;w=60`, "Ratelimit": `"rate";r=2;t=60`, "Retry-After": "7"}},
-		{weirhttp.RateLimitDraft11, []weir.Rule{rate, {Name: "pause", Algorithm: algorithm.Pause{}}},
-			fields{"Ratelimit-Policy": `"rate";q=3;w=60`, "Ratelimit": `"rate";r=2;t=60`},
-			fields{"Ratelimit-Policy": `"rate";q=3;w=60`, "Ratelimit": `"rate";r=2;t=60`, "Retry-After": "7"}},
-		{weirhttp.RateLimitDraft11, []weir.Rule{{Algorithm: algorithm.Pause{}}}, fields{}, fields{"Retry-After": "7"}},
-		{weirhttp.XRateLimit, []weir.Rule{{Name: "pause", Algorithm: algorithm.Pause{}}, rate},
-			fields{"X-Ratelimit-Limit": "3", "X-Ratelimit-Remaining": "2", "X-Ratelimit-Reset": "60"}, fields{"Retry-After": "7"}},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "test", Rules: tt.rules}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			limit, _ := newMiddleware(t, lim, all, weirhttp.Options{Headers: tt.headers})
-			h := limit(new(counting))
-			if got := limits(serve(h, nil).Header()); !reflect.DeepEqual(got, tt.open) {
-				t.Errorf("open: got %q, want %q", got, tt.open)
-			}
-			if _, err := lim.Pause(t.Context(), 6500*time.Millisecond, "all"); err != nil {
-				t.Fatal(err)
-			}
-			if w := serve(h, nil); w.Code != 429 || !reflect.DeepEqual(limits(w.Header()), tt.paused) {
-				t.Errorf("paused: got %d with %q, want 429 with %q", w.Code, limits(w.Header()), tt.paused)
-			}
-		})
-	}
-}
-
-// A limit without a Window is neither a lease nor a pause, even if it is as high as the
-// limit of a pause.
-func TestWindowless(t *testing.T) {
-	for _, limit := range []int64{1, algorithm.MaxTokens} {
-		q := fmt.Sprint(min(limit, 999_999_999_999_999))
-		for dialect, want := range map[weirhttp.Dialect]map[string]string{
-			weirhttp.RateLimitDraft11: {"Ratelimit-Policy": `"mine";q=` + q, "Ratelimit": `"mine";r=0;t=60`, "Retry-After": "60"},
-			weirhttp.XRateLimit:       {"X-Ratelimit-Limit": fmt.Sprint(limit), "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "60", "Retry-After": "60"},
-		} {
-			synctest.Test(t, func(t *testing.T) {
-				var ops []weir.Op
-				lim := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(weir.Rule{Name: "mine", Algorithm: weirtest.Windowless(weirtest.Window(limit, time.Minute), 0)}))
-				d := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-					ops, r.Cost = append(ops, r.Op), limit
-					return lim.Decide(ctx, r, each)
-				})
-				mw, errs := newMiddleware(t, d, all, weirhttp.Options{Headers: dialect})
-				h := mw(new(counting))
-				serve(h, nil)
-				w := serve(h, nil)
-				if got, body := limits(w.Header()), w.Body.String(); !reflect.DeepEqual(got, want) || !strings.HasSuffix(body, `"violated-policies":["mine"]}`+"\n") {
-					t.Errorf("limit %d: got %q, %s, want %q", limit, got, body, want)
-				}
-				if want := []weir.Op{weir.Consume, weir.Consume}; !slices.Equal(ops, want) || len(*errs) > 0 {
-					t.Errorf("limit %d: got the ops %v, errors %v, want %v: there is no lease to release", limit, ops, *errs, want)
-				}
-			})
-		}
-	}
-}
-
-// A rule that refills its tokens within a nanosecond is not taken for an
-// algorithm.Concurrency.
-func TestQuickRule(t *testing.T) {
-	for _, a := range []algorithm.Algorithm{
-		algorithm.GCRA{Rate: algorithm.PerSecond(2_000_000_000), Burst: 1},
-		algorithm.LeakyBucket{Rate: algorithm.PerSecond(2_000_000_000)},
-		algorithm.TokenBucket{Refill: algorithm.PerSecond(2_000_000_000), Capacity: 1},
-	} {
-		lim, err := weir.New("test", memory.New(nil), a, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		limit, _ := newMiddleware(t, lim, all, weirhttp.Options{Headers: weirhttp.RateLimitDraft11})
-		got := serve(limit(new(counting)), nil).Header().Get("Ratelimit-Policy")
-		if want := fmt.Sprintf("%q;q=1;w=1", lim.Rules()[0].Name); got != want {
-			t.Errorf("%+v: got %s, want %s", a, got, want)
-		}
-	}
-}
-
-// Results out of the range of the fields, and those of wrappers that do not fill each.
-func TestResults(t *testing.T) {
-	for _, tt := range []struct {
-		name string
 		res  weir.Result
-		each []weir.Result
+		each rules // nil means that a wrapper left them out
 		want string
 	}{
-		{"a result alone", weir.Result{Allowed: true, Rule: "a", Limit: 5, Window: 1, Remaining: 4, ResetAfter: time.Second + 1}, nil, `"a";q=5;w=1 / "a";r=4;t=2`},
-		{"no rule", weir.Result{Allowed: true}, nil, " / "},
-		{"denied without a rule", weir.Result{}, nil, " / "},
-		{
-			"sixteen digits, and the longest times", weir.Result{Rule: "a"},
-			[]weir.Result{{Allowed: true, Rule: "a", Limit: 1<<53 - 1, Window: weir.Never, Remaining: 1<<53 - 1, ResetAfter: weir.Never}},
-			`"a";q=999999999999999;w=9223372037 / "a";r=999999999999999;t=9223372037`,
-		},
-		{
-			"denied by one of two", weir.Result{Rule: "b"},
-			[]weir.Result{{Allowed: true, Rule: "a", Limit: 2, Window: time.Minute, Remaining: 1, ResetAfter: time.Minute}, {Rule: "b", Limit: 2, Window: time.Hour, RetryAfter: 1, ResetAfter: time.Hour}},
-			`"a";q=2;w=60, "b";q=2;w=3600 / "a";r=1;t=60, "b";r=0;t=1`,
-		},
-		{
-			"never", weir.Result{Rule: "a", RetryAfter: weir.Never},
-			[]weir.Result{{Rule: "a", Limit: 2, Window: time.Minute, Remaining: 2, RetryAfter: weir.Never}},
-			`"a";q=2;w=60 / "a";r=2;t=0`,
-		},
-		{
-			"negative numbers", weir.Result{Rule: "a"},
-			[]weir.Result{{Allowed: true, Rule: "a", Limit: -1, Window: time.Minute, Remaining: -1}},
-			`"a";q=0;w=60 / "a";r=0;t=0`,
-		},
-		{
-			"denied without a time", weir.Result{Rule: "a"},
-			[]weir.Result{{Rule: "a", Limit: 2, Window: time.Minute}},
-			`"a";q=2;w=60 / "a";r=0;t=1`,
-		},
-		{
-			"a concurrency limit", weir.Result{Rule: "a"},
-			[]weir.Result{{Type: weir.LeaseRule, Rule: "a", Limit: 2, RetryAfter: time.Minute, ResetAfter: time.Minute}},
-			`"a";q=2;qu="concurrent-requests" / "a";r=0`,
-		},
-		{
-			"a name", weir.Result{Rule: `a`},
-			[]weir.Result{{Allowed: true, Rule: "\"\\é\n\x00\x7f 100%,;", Limit: 2, Window: time.Minute, Remaining: 2}},
-			`"\"\\%C3%A9%0A%00%7F 100%25,;";q=2;w=60 / "\"\\%C3%A9%0A%00%7F 100%25,;";r=2;t=0`,
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			limit, _ := newMiddleware(t, deciderFunc(func(_ context.Context, _ weir.Request, each []weir.Result) (weir.Result, error) {
-				copy(each, tt.each)
-				return tt.res, nil
-			}), all, weirhttp.Options{Headers: weirhttp.RateLimitDraft11})
-			h := serve(limit(new(counting)), nil).Header()
-			if got := h.Get("RateLimit-Policy") + " / " + h.Get("RateLimit"); got != tt.want {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
-			}
-		})
-	}
-}
-
-// A decision leaves nothing in the buffer for the next one.
-func TestBuffer(t *testing.T) {
-	rules := 0
-	limit, _ := newMiddleware(t, deciderFunc(func(_ context.Context, _ weir.Request, each []weir.Result) (weir.Result, error) {
-		if len(each) != weir.MaxRules {
-			t.Errorf("each has %d elements, want %d", len(each), weir.MaxRules)
-		}
-		for i := range each {
-			if each[i] != (weir.Result{}) {
-				t.Errorf("each[%d] is %+v, want a zero Result", i, each[i])
-			}
-		}
-		for i := range rules {
-			each[i] = weir.Result{Allowed: true, Rule: "r", Limit: 1, Window: time.Second}
-		}
-		return weir.Result{Allowed: true, Rule: "r"}, nil
-	}), all, weirhttp.Options{Headers: weirhttp.RateLimitDraft11})
-	for _, rules = range []int{16, 2, 1, 0} {
-		h := serve(limit(new(counting)), nil).Header()
-		if got := 1 + strings.Count(h.Get("RateLimit"), ","); got != max(rules, 1) {
-			t.Errorf("got %d items, want %d", got, max(rules, 1))
-		}
-	}
-}
-
-// A partition key is a Byte Sequence in both fields. An empty one is left out.
-func TestPartitionKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limit, _ := newMiddleware(t, newLimiter(t, algorithm.FixedWindow{Limit: 2, Window: time.Minute}), all, weirhttp.Options{
-			Headers:      weirhttp.RateLimitDraft11,
-			PartitionKey: func(r *http.Request) []byte { return []byte(r.URL.Query().Get("team")) },
-		})
-		for team, want := range map[string]string{"blue": ";pk=:Ymx1ZQ==:", "": ""} {
-			h := serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/?team="+team, nil)).Header()
-			if p, s := h.Get("RateLimit-Policy"), h.Get("RateLimit"); !strings.HasSuffix(p, "w=60"+want) || !strings.HasSuffix(s, "t=60"+want) {
-				t.Errorf("got %q and %q, want %q", p, s, want)
-			}
-		}
-	})
-}
-
-// The handler can replace the fields. The fields of two middlewares are added up.
-func TestFieldsOfOthers(t *testing.T) {
-	for _, tt := range []struct {
-		dialect weirhttp.Dialect
-		name    string
-		want    string
-	}{
-		{weirhttp.RateLimitDraft11, "RateLimit", `"fixedwindow";r=8;t=60 | "slidinglog";r=1;t=60`},
-		{weirhttp.XRateLimit, "X-RateLimit-Remaining", "1"},
+		{"a result alone", draft, weir.Result{Allowed: true, Rule: "a", Limit: 5, Window: 1, Remaining: 4, ResetAfter: time.Second + 1}, nil,
+			`204 | Ratelimit: "a";r=4;t=2 | Policy: "a";q=5;w=1`},
+		{"no rule", draft, weir.Result{Allowed: true}, nil, "204"},
+		{"denied without a rule", draft, weir.Result{}, nil, "429 quota-exceeded [] | Retry-After: 1"},
+		{"sixteen digits", draft, two, rules{{Allowed: true, Rule: "a", Limit: 1<<53 - 1, Window: weir.Never, Remaining: 1<<53 - 1, ResetAfter: weir.Never}},
+			`204 | Ratelimit: "a";r=999999999999999;t=9223372037 | Policy: "a";q=999999999999999;w=9223372037`},
+		{"negative numbers", draft, two, rules{{Allowed: true, Rule: "a", Limit: -1, Window: time.Minute, Remaining: -1}},
+			`204 | Ratelimit: "a";r=0;t=0 | Policy: "a";q=0;w=60`},
+		{"denied by one of two", draft, hour, rules{two, hour},
+			`429 quota-exceeded [hour] | Ratelimit: "two";r=1;t=60, "hour";r=0;t=1 | Policy: "two";q=2;w=60, "hour";q=2;w=3600 | Retry-After: 1`},
+		{"denied for ever", draft, never, nil, `429 quota-exceeded [a] | Ratelimit: "a";r=2;t=0 | Policy: "a";q=2;w=60`},
+		{"denied without a time", draft, weir.Result{Rule: "a", Limit: 2, Window: time.Minute}, nil,
+			`429 quota-exceeded [a] | Ratelimit: "a";r=0;t=1 | Policy: "a";q=2;w=60 | Retry-After: 1`},
+		{"no Window", draft, weir.Result{Rule: "a", Limit: 2, RetryAfter: time.Minute}, nil,
+			`429 quota-exceeded [a] | Ratelimit: "a";r=0;t=60 | Policy: "a";q=2 | Retry-After: 60`},
+		{"a name", draft, weir.Result{Rule: "\"\\é\n\x00\x7f 100%,;", RetryAfter: 1}, nil,
+			`429 quota-exceeded ["\%C3%A9%0A%00%7F 100%25,;] | Ratelimit: "\"\\%C3%A9%0A%00%7F 100%25,;";r=0;t=1 | Policy: "\"\\%C3%A9%0A%00%7F 100%25,;";q=0 | Retry-After: 1`},
+		{"a partition key", team, two, nil, `204 | Ratelimit: "two";r=1;t=60;pk=:Ymx1ZQ==: | Policy: "two";q=2;w=60;pk=:Ymx1ZQ==:`},
+		{"an empty partition key", noTeam, two, nil, `204 | Ratelimit: "two";r=1;t=60 | Policy: "two";q=2;w=60`},
+		{"no dialect", none, two, nil, "204"},
+		{"no dialect, denied", none, hour, rules{two, hour}, "429 quota-exceeded [] | Retry-After: 1"},
+		{"X-RateLimit", x, two, nil, "204 | X-Ratelimit-Limit: 2 | X-Ratelimit-Remaining: 1 | X-Ratelimit-Reset: 60"},
+		{"X-RateLimit, denied", x, hour, rules{two, hour},
+			"429 quota-exceeded [hour] | Retry-After: 1 | X-Ratelimit-Limit: 2 | X-Ratelimit-Remaining: 0 | X-Ratelimit-Reset: 3600"},
+		{"X-RateLimit without a rule", x, weir.Result{Allowed: true}, rules{two}, "204"},
+		{"Unix time", unix, reset(700 * time.Millisecond), nil, "204 | X-Ratelimit-Limit: 2 | X-Ratelimit-Remaining: 0 | X-Ratelimit-Reset: 946684801"},
+		{"Unix time, rounded up", unix, reset(700*time.Millisecond + 1), nil, "204 | X-Ratelimit-Limit: 2 | X-Ratelimit-Remaining: 0 | X-Ratelimit-Reset: 946684802"},
+		{"the last Unix time", unix, reset(weir.Never), nil, "204 | X-Ratelimit-Limit: 2 | X-Ratelimit-Remaining: 0 | X-Ratelimit-Reset: 10170056838"},
+		{"a pause", draft, paused, rules{paused, two}, `429 quota-exceeded [pause] | Ratelimit: "two";r=1;t=60 | Policy: "two";q=2;w=60 | Retry-After: 7`},
+		{"a pause behind a rule", draft, paused, rules{two, paused}, `429 quota-exceeded [pause] | Ratelimit: "two";r=1;t=60 | Policy: "two";q=2;w=60 | Retry-After: 7`},
+		{"a pause alone", draft, paused, nil, "429 quota-exceeded [pause] | Retry-After: 7"},
+		{"a pause in X-RateLimit", x, paused, rules{paused, two}, "429 quota-exceeded [pause] | Retry-After: 7"},
+		{"no pause in X-RateLimit", x, two, rules{open, two}, "204 | X-Ratelimit-Limit: 2 | X-Ratelimit-Remaining: 1 | X-Ratelimit-Reset: 60"},
+		{"leases", draft, busy, nil, `429 quota-exceeded [busy] | Ratelimit: "busy";r=0 | Policy: "busy";q=2;qu="concurrent-requests" | Retry-After: 1`},
+		{"leases in X-RateLimit", x, busy, nil, "429 quota-exceeded [busy] | Retry-After: 1 | X-Ratelimit-Limit: 2 | X-Ratelimit-Remaining: 0"},
+		{"leases, with an option", hint(2500 * time.Millisecond), busy, nil, "429 quota-exceeded [] | Retry-After: 3"},
+		{"a lease that expires sooner", hint(time.Minute), soon, nil, "429 quota-exceeded [] | Retry-After: 2"},
+		{"leases, and a rule allows", none, busy, rules{busy, two}, "429 quota-exceeded [] | Retry-After: 1"},
+		{"leases, and others deny", none, busy, rules{hour, busy, paused}, "429 quota-exceeded [] | Retry-After: 7"},
+		{"leases, and never", none, never, rules{busy, hour}, "429 quota-exceeded []"},
+		{"leases, over the share of the process", none, degraded(weir.LeaseRule, weir.ErrDenied, 5*time.Second), nil, "429 quota-exceeded [] | Retry-After: 1"},
+		{"leases, in an outage", none, degraded(weir.LeaseRule, store.ErrUnavailable, 5*time.Second), nil, "503 temporary-reduced-capacity [] | Retry-After: 5"},
+		{"an outage", none, degraded(0, store.ErrUnavailable, time.Second), nil, "503 temporary-reduced-capacity [] | Retry-After: 1"},
+		{"above the limit in an outage", none, degraded(0, store.ErrUnavailable, weir.Never), nil, "429 quota-exceeded []"},
+		{"over the share of the process", none, degraded(0, fmt.Errorf("%w: %w", store.ErrUnavailable, weir.ErrDenied), time.Second), nil, "429 quota-exceeded [] | Retry-After: 1"},
+		{"sixteen rules, for the buffer", none, two, slices.Repeat(rules{two}, weir.MaxRules), "204"},
+		{"the buffer after them", draft, two, nil, `204 | Ratelimit: "two";r=1;t=60 | Policy: "two";q=2;w=60`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			outer, _ := newMiddleware(t, newLimiter(t, algorithm.FixedWindow{Limit: 9, Window: time.Minute}), all, weirhttp.Options{Headers: tt.dialect})
-			inner, _ := newMiddleware(t, newLimiter(t, algorithm.SlidingLog{Limit: 2, Window: time.Minute}), all, weirhttp.Options{Headers: tt.dialect})
-			var seen http.Header
-			w := serve(outer(inner(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				seen = w.Header().Clone()
-				w.Header().Set(tt.name, "mine")
-			}))), nil)
-			if got := strings.Join(seen.Values(tt.name), " | "); got != tt.want {
-				t.Errorf("the handler sees %q, want %q", got, tt.want)
+			time.Sleep(300 * time.Millisecond)
+			limit, _ := newMiddleware(t, deciderFunc(func(_ context.Context, _ weir.Request, each []weir.Result) (weir.Result, error) {
+				if !slices.Equal(each, make(rules, weir.MaxRules)) {
+					t.Errorf("%s: the buffer is %+v, want %d zero Results", tt.name, each, weir.MaxRules)
+				}
+				copy(each, tt.each)
+				return tt.res, nil
+			}), all, tt.opts)
+			var next counting
+			if got := answer(serve(t.Context(), limit(&next))); got != tt.want || (next.calls == 1) != tt.res.Allowed {
+				t.Errorf("%s: %d calls of the handler\ngot  %s\nwant %s", tt.name, next.calls, got, tt.want)
 			}
-			if got := w.Header().Values(tt.name); len(got) != 1 || got[0] != "mine" {
-				t.Errorf("the client sees %q, want what the handler has set", got)
+		})
+	}
+}
+
+// An outer handler has set fields: those of the draft are added, and those of X-RateLimit replaced. What
+// it has said about the length of its own body does not hold for the answer.
+func TestFieldsOfOthers(t *testing.T) {
+	lease := weir.Result{Type: weir.LeaseRule, Rule: "b", Limit: 3, RetryAfter: time.Hour}
+	for headers, want := range map[weirhttp.Dialect]string{
+		weirhttp.RateLimitDraft11: `429 quota-exceeded [b] | Ratelimit: "a";r=1 + "b";r=0 | Policy: "a";q=1 + "b";q=3;qu="concurrent-requests" | Retry-After: 1 | X-Ratelimit-Limit: 9 | X-Ratelimit-Reset: 9`,
+		weirhttp.XRateLimit:       `429 quota-exceeded [b] | Ratelimit: "a";r=1 | Policy: "a";q=1 | Retry-After: 1 | X-Ratelimit-Limit: 3 | X-Ratelimit-Remaining: 0`,
+	} {
+		limit, _ := newMiddleware(t, deciderFunc(func(context.Context, weir.Request, []weir.Result) (weir.Result, error) { return lease, nil }), all, weirhttp.Options{Headers: headers})
+		w := httptest.NewRecorder()
+		for name, value := range map[string]string{"RateLimit": `"a";r=1`, "RateLimit-Policy": `"a";q=1`, "X-RateLimit-Limit": "9", "X-RateLimit-Reset": "9", "Content-Length": "3"} {
+			w.Header().Set(name, value)
+		}
+		limit(new(counting)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		if got := answer(w); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// A client that comes back after Retry-After, which is rounded up, is allowed.
+func TestDenied(t *testing.T) {
+	type step struct {
+		at   time.Duration
+		want string
+	}
+	window := func(d time.Duration) []weir.Rule {
+		return []weir.Rule{{Algorithm: algorithm.FixedWindow{Limit: 1, Window: d}}}
+	}
+	for name, tt := range map[string]struct {
+		headers weirhttp.Dialect
+		rules   []weir.Rule
+		steps   []step
+	}{
+		"two rules": {weirhttp.RateLimitDraft11, []weir.Rule{
+			{Name: "burst", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(3), Burst: 2}},
+			{Name: "day", Algorithm: algorithm.FixedWindow{Limit: 3, Window: 24 * time.Hour}},
+		}, []step{
+			{0, `204 | Ratelimit: "burst";r=1;t=20, "day";r=2;t=86400 | Policy: "burst";q=2;w=40, "day";q=3;w=86400`},
+			{0, `204 | Ratelimit: "burst";r=0;t=40, "day";r=1;t=86400 | Policy: "burst";q=2;w=40, "day";q=3;w=86400`},
+			{2 * time.Second, `429 quota-exceeded [burst] | Ratelimit: "burst";r=0;t=18, "day";r=1;t=86398 | Policy: "burst";q=2;w=40, "day";q=3;w=86400 | Retry-After: 18`},
+			{20 * time.Second, `204 | Ratelimit: "burst";r=0;t=40, "day";r=0;t=86380 | Policy: "burst";q=2;w=40, "day";q=3;w=86400`},
+		}},
+		"a minute": {weirhttp.NoHeaders, window(time.Minute), []step{
+			{0, "204"}, {0, "429 quota-exceeded [] | Retry-After: 60"},
+			{time.Minute - time.Microsecond, "429 quota-exceeded [] | Retry-After: 1"}, {time.Minute, "204"},
+		}},
+		"a little more than a second": {weirhttp.NoHeaders, window(time.Second + time.Microsecond), []step{
+			{0, "204"}, {0, "429 quota-exceeded [] | Retry-After: 2"}, {2 * time.Second, "204"},
+		}},
+		"less than a second": {weirhttp.NoHeaders, window(time.Millisecond), []step{
+			{0, "204"}, {0, "429 quota-exceeded [] | Retry-After: 1"}, {time.Second, "204"},
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			limit, errs := newMiddleware(t, weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(tt.rules...)), all, weirhttp.Options{Headers: tt.headers})
+			start, h := time.Now(), limit(new(counting))
+			for _, s := range tt.steps {
+				time.Sleep(time.Until(start.Add(s.at)))
+				if got := answer(serve(t.Context(), h)); got != s.want {
+					t.Errorf("%s, after %v:\ngot  %s\nwant %s", name, s.at, got, s.want)
+				}
+			}
+			if len(*errs) > 0 {
+				t.Errorf("got errors %v, want none", *errs)
 			}
 		})
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirhttp"
 )
@@ -16,27 +16,28 @@ import (
 // all is the key of every request.
 var all = weirhttp.By(weirhttp.Text("all"))
 
-// counted is a policy that counts a unit, of which a key has 10 in an hour.
-var counted = weir.Policy{Units: []string{"bytes"}, Rules: []weir.Rule{{Name: "bytes", Unit: "bytes", Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(10), Burst: 10}}, pauseRule}}
-
-// ofBytes returns a function for WithCosts.
-func ofBytes(n int64, err error) func(*http.Request) (weir.Costs, error) {
-	return func(*http.Request) (weir.Costs, error) { return weir.CostsOf(map[string]int64{"bytes": n}), err }
+// asking returns a RequestFunc that always returns req. Its key is that of all, if it has none.
+func asking(req weir.Request) weirhttp.RequestFunc {
+	if req.Key == (weir.Key{}) {
+		req.Key = weir.KeyOf("all")
+	}
+	return func(*http.Request) (weir.Request, error) { return req, nil }
 }
 
 // newLimiter returns a limiter on a memory store of its own.
-func newLimiter(t *testing.T, a algorithm.Algorithm) *weir.Limiter {
+func newLimiter(t testing.TB, a algorithm.Algorithm) *weir.Limiter {
 	t.Helper()
-	lim, err := weir.New("test", memory.New(nil), a, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lim
+	return weirtest.New(t, memory.New(nil), a)
 }
 
-// newMiddleware returns the middleware, and collects its errors in errs if OnError is
-// nil.
-func newMiddleware(t *testing.T, d weir.Decider, request weirhttp.RequestFunc, opts weirhttp.Options) (limit func(http.Handler) http.Handler, errs *[]error) {
+// remaining returns what remains for the key of all.
+func remaining(t *testing.T, lim *weir.Limiter) int64 {
+	t.Helper()
+	return weirtest.Left(t, lim, "all").Remaining
+}
+
+// newMiddleware returns the middleware, and collects its errors in errs if OnError is nil.
+func newMiddleware(t testing.TB, d weir.Decider, request weirhttp.RequestFunc, opts weirhttp.Options) (limit func(http.Handler) http.Handler, errs *[]error) {
 	t.Helper()
 	errs = new([]error)
 	if opts.OnError == nil {
@@ -57,41 +58,33 @@ func (c *counting) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// serve returns the answer of h to r. A nil r is a plain GET.
-func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
-	if r == nil {
-		r = httptest.NewRequest(http.MethodGet, "/", nil)
-	}
+// serve returns the answer of h to a GET in ctx.
+func serve(ctx context.Context, h http.Handler) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	return w
 }
 
-// A deciderFunc is a Decider.
+// A deciderFunc is a Decider that hides its limiter.
 type deciderFunc func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error)
 
 func (f deciderFunc) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 	return f(ctx, r, each)
 }
 
+// An observed Decider lets f answer instead of it.
+type observed struct {
+	weir.Decider
+	f deciderFunc
+}
+
+func (o observed) Unwrap() weir.Decider { return o.Decider }
+
+func (o observed) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	return o.f(ctx, r, each)
+}
+
 // failing returns a Decider that always returns err.
 func failing(err error) weir.Decider {
 	return deciderFunc(func(context.Context, weir.Request, []weir.Result) (weir.Result, error) { return weir.Result{}, err })
-}
-
-// A hanging is a store that answers when the context ends.
-type hanging struct{ store.Store }
-
-func (hanging) Eval(ctx context.Context, _ *store.Script, _ []string, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-	<-ctx.Done()
-	return reply, ctx.Err()
-}
-
-// wrapped returns lim with its decisions passed to the Decider that f makes.
-func wrapped(lim *weir.Limiter, f func(next weir.Decider) weir.Decider) *weir.Limiter {
-	lim, err := lim.Wrap(func(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) { return f(next), nil })
-	if err != nil {
-		panic(err)
-	}
-	return lim
 }

@@ -24,8 +24,8 @@ func IPSegment(addr string, ipv6Bits int) (string, error) {
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("weirhttp: IPSegment: %.60q is no IP address: it must be one, for example 192.0.2.1 or 2001:db8::1", addr)
-	case !network.Addr().Is6() || network.Bits() != bits:
+	case network.Addr().Unmap().Is4() || network.Bits() != bits:
 		return "", fmt.Errorf("weirhttp: IPSegment: the network is %s: it must be an address, or an IPv6 network of %d bits", addr, bits)
 	}
-	return address{addr: network.Addr().Unmap()}.network(bits), nil
+	return network.Masked().String(), nil
 }

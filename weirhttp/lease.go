@@ -16,9 +16,8 @@ import (
 // A lease is a weir.Lease that is renewed until release is called or the request's
 // context ends.
 type lease struct {
-	held *weir.Lease
 	stop func() bool // stops waiting for the end of the context
-	once sync.Once
+	free func()      // releases the lease, once
 }
 
 // acquire acquires a lease.
@@ -27,10 +26,11 @@ func acquire(ctx context.Context, leases *weir.Limiter, key weir.Key, w *sleep.B
 	if err != nil {
 		return nil, err
 	}
-	l := &lease{held: held}
-	l.stop = context.AfterFunc(ctx, l.free)
+	free := sync.OnceFunc(func() {
+		_ = guard.Undo(context.Background(), held.Release) // after an error, the lease expires
+	})
 	go held.KeepAlive(ctx, nil)
-	return l, nil
+	return &lease{context.AfterFunc(ctx, free), free}, nil
 }
 
 func acquireOrWait(ctx context.Context, leases *weir.Limiter, r weir.Request, w *sleep.Budget) (*weir.Lease, error) {
@@ -56,18 +56,12 @@ func acquireOrWait(ctx context.Context, leases *weir.Limiter, r weir.Request, w 
 	return held, err
 }
 
-// release releases the lease, once. A nil lease is not held.
+// release releases the lease. A nil lease is not held.
 func (l *lease) release() {
 	if l != nil {
 		l.stop()
 		l.free()
 	}
-}
-
-func (l *lease) free() {
-	l.once.Do(func() {
-		_ = guard.Undo(context.Background(), l.held.Release) // after an error, the lease expires
-	})
 }
 
 // body returns b, and releases the lease at its end.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/weirhttp"
 )
 
@@ -21,6 +22,11 @@ import (
 func TestTransportLease(t *testing.T) {
 	broken := errors.New("broken")
 	hello := func() io.ReadCloser { return &closeable{Reader: strings.NewReader("hello")} }
+	var written strings.Builder
+	upgrade := struct { // the body of a response with status 101 can be written
+		io.ReadCloser
+		io.Writer
+	}{hello(), &written}
 	answer := func(body io.ReadCloser, err error) func(int, *http.Request) (*http.Response, error) {
 		return func(int, *http.Request) (*http.Response, error) {
 			if err != nil {
@@ -39,9 +45,14 @@ func TestTransportLease(t *testing.T) {
 		{"read to its end", answer(hello(), nil), true, func(res *http.Response, _ func()) { _, _ = io.ReadAll(res.Body) }},
 		{"a read fails", answer(io.NopCloser(iotest.ErrReader(broken)), nil), true, func(res *http.Response, _ func()) { _, _ = res.Body.Read(make([]byte, 1)) }},
 		{"closed twice, and read", answer(hello(), nil), true, func(res *http.Response, _ func()) {
-			_ = res.Body.Close()
-			_ = res.Body.Close()
+			_, _ = res.Body.Close(), res.Body.Close()
 			_, _ = io.ReadAll(res.Body)
+		}},
+		{"an upgrade", answer(upgrade, nil), true, func(res *http.Response, _ func()) {
+			_, err := io.WriteString(res.Body.(io.Writer), "hi")
+			if got, readErr := io.ReadAll(res.Body); err != nil || readErr != nil || written.String() != "hi" || string(got) != "hello" {
+				t.Errorf("wrote %q, read %q, %v", written.String(), got, err)
+			}
 		}},
 		{"the context ends", answer(hello(), nil), true, func(_ *http.Response, cancel func()) { cancel() }},
 		{"no body", answer(http.NoBody, nil), false, nil},
@@ -55,11 +66,7 @@ func TestTransportLease(t *testing.T) {
 				free := func() bool {
 					t.Helper()
 					synctest.Wait()
-					res, err := leases.Peek(t.Context(), "a.test")
-					if err != nil {
-						t.Fatal(err)
-					}
-					return res.Remaining == 1
+					return weirtest.Left(t, leases, "a.test").Remaining == 1
 				}
 				held := false
 				rt := &weirhttp.Transport{Leases: leases, Limiter: pace(t), Base: &service{answer: func(n int, r *http.Request) (*http.Response, error) {
@@ -114,73 +121,24 @@ func TestTransportLeaseWait(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Minute})
-				other, err := leases.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("a.test")})
+				other, err := leases.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("all")})
 				if err != nil {
 					t.Fatal(err)
 				}
 				time.AfterFunc(5*time.Second, func() { _, _ = other.Release(context.Background()) })
 				s := &service{start: time.Now()}
-				rt := &weirhttp.Transport{Leases: leases, Limiter: pace(t), Base: s, Request: func(r *http.Request) (weir.Request, error) {
-					return weir.Request{Key: weir.KeyOf("a.test"), MaxWait: tt.maxWait}, nil
-				}}
+				rt := &weirhttp.Transport{Leases: leases, Limiter: pace(t), Base: s, Request: asking(weir.Request{MaxWait: tt.maxWait})}
 				ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
 				defer cancel()
 				err = send(ctx, t, rt, "http://a.test")
 				if took := time.Since(s.start); !errors.Is(err, tt.want) || took > tt.most || errors.Is(tt.want, weir.ErrDenied) && errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v after %v, want %v within %v", err, took, tt.want, tt.most)
 				}
-				if left, err := rt.Limiter.Peek(t.Context(), "a.test"); err != nil || (left.Remaining == 4) == (tt.want == nil) {
-					t.Errorf("got %+v, %v: want a turn to be taken only after the lease", left, err)
+				if left := remaining(t, rt.Limiter); (left == 4) == (tt.want == nil) {
+					t.Errorf("%d turns are left of 4: want a turn to be taken only after the lease", left)
 				}
 			})
 		})
-	}
-}
-
-// If the turn is denied, the lease is released.
-func TestTransportLeaseDenied(t *testing.T) {
-	leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Minute})
-	never := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1})
-	rt := &weirhttp.Transport{Leases: leases, Limiter: never, Base: new(service), Request: func(r *http.Request) (weir.Request, error) {
-		return weir.Request{Key: weir.KeyOf("all"), Cost: 2}, nil
-	}}
-	err := send(t.Context(), t, rt, "http://a.test")
-	if res, peekErr := leases.Peek(t.Context(), "all"); !errors.Is(err, weir.ErrDenied) || peekErr != nil || res.Remaining != 1 {
-		t.Errorf("got %v, %+v, %v, want an ErrDenied and a free lease", err, res, peekErr)
-	}
-}
-
-// The body of a response with status 101 can be written.
-func TestTransportUpgrade(t *testing.T) {
-	var written strings.Builder
-	rt := &weirhttp.Transport{
-		Leases: newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Minute}),
-		Base: &service{answer: func(int, *http.Request) (*http.Response, error) {
-			return response(http.StatusSwitchingProtocols, struct {
-				io.ReadCloser
-				io.Writer
-			}{io.NopCloser(strings.NewReader("hello")), &written}), nil
-		}},
-	}
-	r, err := http.NewRequest(http.MethodGet, "http://a.test", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := rt.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, ok := res.Body.(io.Writer)
-	if !ok {
-		t.Fatal("the body is no io.Writer")
-	}
-	_, err = io.WriteString(w, "hi")
-	got, _ := io.ReadAll(res.Body)
-	if err != nil || written.String() != "hi" || string(got) != "hello" {
-		t.Errorf("wrote %q, read %q, %v", written.String(), got, err)
-	}
-	if err := res.Body.Close(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -188,39 +146,32 @@ func TestTransportUpgrade(t *testing.T) {
 // is not the error of a context that the caller does not know.
 func TestTransportLeaseHangs(t *testing.T) {
 	for _, early := range []bool{false, true} { // the client of the store notices the deadline first
-		testTransportLeaseHangs(t, early)
-	}
-}
-
-func testTransportLeaseHangs(t *testing.T, early bool) {
-	synctest.Test(t, func(t *testing.T) {
-		var hangs bool
-		leases := wrapped(newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour}), func(next weir.Decider) weir.Decider {
-			return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-				switch {
-				case hangs && early:
-					end, _ := ctx.Deadline()
-					time.Sleep(time.Until(end))
-					return weir.Result{}, fmt.Errorf("early: %w", context.DeadlineExceeded)
-				case hangs:
-					<-ctx.Done()
-					return weir.Result{}, ctx.Err()
+		synctest.Test(t, func(t *testing.T) {
+			var hangs bool
+			leases := weirtest.Wrap(t, newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour}), weirtest.Around(func(next weir.Decider) deciderFunc {
+				return func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+					switch {
+					case hangs && early:
+						end, _ := ctx.Deadline()
+						time.Sleep(time.Until(end))
+						return weir.Result{}, fmt.Errorf("early: %w", context.DeadlineExceeded)
+					case hangs:
+						<-ctx.Done()
+						return weir.Result{}, ctx.Err()
+					}
+					res, err := next.Decide(ctx, r, each)
+					hangs = err == nil && !res.Allowed
+					return res, err
 				}
-				res, err := next.Decide(ctx, r, each)
-				hangs = err == nil && !res.Allowed
-				return res, err
-			})
+			}))
+			if _, err := leases.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("all")}); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			err := send(t.Context(), t, &weirhttp.Transport{Leases: leases, Base: new(service), Request: asking(weir.Request{MaxWait: time.Second})}, "http://a.test")
+			if !errors.Is(err, weir.ErrDenied) || errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 2*time.Second {
+				t.Errorf("early %v: got %v after %v, want an ErrDenied alone", early, err, time.Since(start))
+			}
 		})
-		if _, err := leases.TryAcquire(t.Context(), weir.Request{Key: weir.KeyOf("a.test")}); err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		rt := &weirhttp.Transport{Leases: leases, Base: new(service), Request: func(*http.Request) (weir.Request, error) {
-			return weir.Request{Key: weir.KeyOf("a.test"), MaxWait: time.Second}, nil
-		}}
-		err := send(t.Context(), t, rt, "http://a.test")
-		if !errors.Is(err, weir.ErrDenied) || errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 2*time.Second {
-			t.Errorf("early %v: got %v after %v, want an ErrDenied alone", early, err, time.Since(start))
-		}
-	})
+	}
 }

@@ -44,16 +44,18 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		return
 	}
 	s := gate.NewScratch()
-	res, err := req.Decide(r.Context(), m.opts.Timeout, s.Each[:])
-	hold := req.Hold(&res, err, s, err != nil && cancelled(r))
+	res, err := req.Decide(r.Context(), m.opts.Timeout, s)
+	gone := err != nil && cancelled(r)
 	pass := m.answer(w, r, &req, &res, err, s)
 	s.Free()
 	if !pass {
-		m.giveUp(r, req, hold)
+		if err != nil || res.Degraded != nil {
+			m.giveUp(r, req, &res, err, gone)
+		}
 		return
 	}
 	if err := sleep.For(r.Context(), res.Delay); err != nil {
-		m.undo(r, req)
+		m.giveUp(r, req, &res, err, true)
 		m.fail(w, r, &reducedCapacity, err)
 		return
 	}
@@ -75,17 +77,13 @@ func (m *middleware) run(w http.ResponseWriter, r *http.Request, req *gate.Reque
 	})
 }
 
-// giveUp undoes the decision of a request that is not passed on.
-func (m *middleware) giveUp(r *http.Request, req gate.Request, hold gate.Hold) {
-	switch hold {
-	case gate.Abandoned:
-		m.undo(r, req)
-	case gate.Lost:
-		go m.undo(r.Clone(r.Context()), req) // a clone, because net/http can reuse r
-	case gate.Denied:
-		late := req // not req, so that other requests allocate nothing
-		go late.Undo(r.Context())
+// giveUp undoes the decision of a request that is not passed on. It gets a copy of the request, so
+// that other requests allocate nothing.
+func (m *middleware) giveUp(r *http.Request, req gate.Request, res *weir.Result, err error, gone bool) {
+	if guard.Contextual(err) {
+		r = r.Clone(r.Context()) // an error can be reported later, and net/http can reuse r
 	}
+	req.GiveUp(r.Context(), res, err, gone, func(err error) { m.report(r, err) })
 }
 
 // ask sets req to the request to decide.
@@ -150,12 +148,5 @@ func (m *middleware) report(r *http.Request, err error) {
 		slog.DebugContext(r.Context(), "weirhttp rejects a request", "error", err)
 	default:
 		slog.ErrorContext(r.Context(), "weirhttp cannot limit a request", "error", err)
-	}
-}
-
-// undo undoes the decision, and reports an error.
-func (m *middleware) undo(r *http.Request, req gate.Request) {
-	if err := req.Undo(r.Context()); err != nil {
-		m.report(r, err)
 	}
 }

@@ -102,10 +102,7 @@ func exhausted(lines []string) time.Duration {
 	if value == "" || len(value) > maxField {
 		return 0
 	}
-	items, err := sfv.Parse(value)
-	if err != nil {
-		return 0
-	}
+	items, _ := sfv.Parse(value) // none, if it is malformed
 	var longest time.Duration
 	for i := range items {
 		r, ok := items[i].Integer("r")

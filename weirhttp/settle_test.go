@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,13 +49,10 @@ func newWork(t *testing.T, settles bool, rules ...weir.Rule) (*weir.Limiter, fun
 
 // workFor makes requests at a cost of 3. Without a lease, they have an ID.
 func workFor(lease bool) weirhttp.RequestFunc {
-	return func(r *http.Request) (weir.Request, error) {
-		req, err := all(r)
-		if req.Cost = 3; !lease {
-			req.ID = "work"
-		}
-		return req, err
+	if lease {
+		return asking(weir.Request{Cost: 3})
 	}
+	return asking(weir.Request{Cost: 3, ID: "work"})
 }
 
 // A settleCase is a way in which a request ends.
@@ -65,6 +61,13 @@ type settleCase struct {
 	refunds bool  // Options.RefundPanics
 	left    int64 // tokens, afterwards
 	asks    bool  // for another cost
+}
+
+// A seen is what comes of it.
+type seen struct {
+	errs         int
+	ends         string // the ends that are sent when the handler has returned
+	during, left string // what Peek says
 }
 
 // What the handler says last is what its request costs, and the place is free when it has
@@ -92,9 +95,9 @@ func TestSettle(t *testing.T) {
 	} {
 		for _, lease := range []bool{false, true} {
 			for _, how := range []string{"at once", "gone", "lost reply", "late grant", "outage"} {
-				for _, opaque := range []bool{false, true} { // the Decider does not say which rules it has
-					t.Run(fmt.Sprintf("%s, lease %v, %s, opaque %v", name, lease, how, opaque), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) { tt.run(t, lease, how, opaque) })
+				for _, d := range []string{"a limiter", "of a plan", "opaque"} { // the last one does not say which rules it has
+					t.Run(fmt.Sprintf("%s, lease %v, %s, %s", name, lease, how, d), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) { tt.run(t, lease, how, d) })
 					})
 				}
 			}
@@ -102,20 +105,22 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-func (tt settleCase) run(t *testing.T, lease bool, how string, opaque bool) {
+func (tt settleCase) run(t *testing.T, lease bool, how, who string) {
 	rules := []weir.Rule{tokens}
 	if lease {
 		rules = []weir.Rule{tokens, places}
 	}
 	lim, left := newWork(t, true, rules...)
 	var mu sync.Mutex
-	var ends []weir.Op
+	ends := ""
 	f := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 		switch {
 		case r.Op != weir.Consume:
 			mu.Lock()
 			defer mu.Unlock()
-			ends = append(ends, r.Op)
+			if ends += "Finish"; r.Op != weir.Finish {
+				ends = "a bill"
+			}
 			return lim.Decide(ctx, r, each)
 		case r.ID == "", how == "at once", how == "gone":
 			return lim.Decide(ctx, r, each)
@@ -126,12 +131,16 @@ func (tt settleCase) run(t *testing.T, lease bool, how string, opaque bool) {
 		}
 		return weir.Result{}, store.ErrUnavailable
 	})
-	d := weir.Decider(f)
-	if !opaque {
-		d = observed{lim, f}
+	d, opts := weir.Decider(observed{lim, f}), weirhttp.Options{FailOpen: true, RefundPanics: tt.refunds}
+	switch who {
+	case "opaque":
+		d = f
+	case "of a plan":
+		plan := d
+		d, opts.Plan = failing(errors.New("not asked")), func(*http.Request) (weir.Decider, error) { return plan, nil }
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	limit, errs := newMiddleware(t, d, workFor(lease), weirhttp.Options{FailOpen: true, RefundPanics: tt.refunds})
+	limit, errs := newMiddleware(t, d, workFor(lease), opts)
 	during, returned := "", false
 	h := limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if during = left(); how == "gone" {
@@ -150,68 +159,66 @@ func (tt settleCase) run(t *testing.T, lease bool, how string, opaque bool) {
 				t.Errorf("got panic %v", v)
 			}
 		}()
-		serve(h, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+		serve(ctx, h)
 	}()
 	cancel()
 	mu.Lock()
-	sent := slices.Clone(ends)
+	sent := ends
 	mu.Unlock()
 
-	unknown := how != "at once" && how != "gone"
-	granted, found := how != "outage", how != "outage" && how != "late grant"
-	finishes := lease || unknown && opaque
-	wantErrs, wantEnds, wantDuring, wantLeft := 0, 0, "tokens 10", "tokens 10"
+	unknown, found := how != "at once" && how != "gone", how != "outage" && how != "late grant"
+	want := seen{0, "", "tokens 7", fmt.Sprint("tokens ", tt.left)}
+	switch {
+	case lease || unknown && who == "opaque":
+		want.ends = "Finish"
+	case tt.asks:
+		want.ends = "a bill"
+	}
 	if unknown {
-		wantErrs++
+		want.errs = 1
 	}
-	if tt.asks && !found {
-		wantErrs++
-	}
-	if finishes || tt.asks {
-		wantEnds = 1
-	}
-	if found {
-		wantDuring = "tokens 7"
-	}
-	if granted {
-		wantLeft = fmt.Sprint("tokens ", tt.left)
-	}
-	if how == "late grant" && !lease { // under an ID of the RequestFunc, so the end is not repeated
-		wantLeft = "tokens 7"
-	}
-	if lease {
-		if wantLeft += ", places 2"; found {
-			wantDuring += ", places 1"
-		} else {
-			wantDuring += ", places 2"
+	if !found {
+		if want.during = "tokens 10"; tt.asks {
+			want.errs++ // the decision is not found
 		}
 	}
-	if len(*errs) != wantErrs || len(sent) != wantEnds || during != wantDuring || wantEnds == 1 && (sent[0] == weir.Finish) != finishes {
-		t.Errorf("got errors %v, ends %v and during the call %s, want %d, %d and %s", *errs, sent, during, wantErrs, wantEnds, wantDuring)
+	if how == "outage" {
+		want.left = "tokens 10"
+	} else if how == "late grant" && !lease { // under an ID of the RequestFunc, so the end is not repeated
+		want.left = "tokens 7"
+	}
+	if lease {
+		if want.left += ", places 2"; found {
+			want.during += ", places 1"
+		} else {
+			want.during += ", places 2"
+		}
 	}
 	time.Sleep(time.Minute)
-	if synctest.Wait(); left() != wantLeft || len(*errs) != wantErrs {
-		t.Errorf("got %s and errors %v, want %s", left(), *errs, wantLeft)
+	synctest.Wait()
+	if got := (seen{len(*errs), sent, during, left()}); got != want {
+		t.Errorf("got %+v, errors %v, want %+v", got, *errs, want)
 	}
 }
 
 // A cost that the decision does not get is an error for OnError, and the place is free all the
-// same.
+// same. So is a bill that is not found, because the handler has refunded it.
 func TestSettleFails(t *testing.T) {
 	settle := func(n int64) weir.Actual { return weir.ActualCost(n) }
+	work := weir.Request{Key: weir.KeyOf("all"), ID: "work", Cost: 3}
 	for name, tt := range map[string]struct {
-		settles bool
-		rules   []weir.Rule
-		actual  weir.Actual
-		want    string // the error
-		left    string
+		settles, refunded bool
+		rules             []weir.Rule
+		actual            weir.Actual
+		want              string // the error
+		left              string
 	}{
-		"no amounts":                {false, []weir.Rule{tokens, places}, weir.Actual{}, "", "tokens 7, places 2"},
-		"without Options.Settles":   {false, []weir.Rule{tokens, places}, settle(5), "Options.Settles", "tokens 7, places 2"},
-		"a refund without it":       {false, []weir.Rule{tokens, places}, weir.ActualRefund(), "Options.Settles", "tokens 7, places 2"},
-		"an invalid amount":         {true, []weir.Rule{tokens, places}, settle(-1), "it must be 0 or more", "tokens 7, places 2"},
-		"an invalid amount, no ID":  {true, []weir.Rule{tokens}, settle(-1), "it must be 0 or more", "tokens 7"},
-		"a unit that nobody counts": {true, []weir.Rule{tokens, places}, weir.ActualCosts(weir.CostsOf(map[string]int64{"x": 1})), "x", "tokens 7, places 2"},
+		"no amounts":                {false, false, []weir.Rule{tokens, places}, weir.Actual{}, "", "tokens 7, places 2"},
+		"without Options.Settles":   {false, false, []weir.Rule{tokens, places}, settle(5), "Options.Settles", "tokens 7, places 2"},
+		"an invalid amount":         {true, false, []weir.Rule{tokens, places}, settle(-1), "it must be 0 or more", "tokens 7, places 2"},
+		"an invalid amount, alone":  {true, false, []weir.Rule{tokens}, settle(-1), "it must be 0 or more", "tokens 7"},
+		"a unit that nobody counts": {true, false, []weir.Rule{tokens, places}, weir.ActualCosts(weir.CostsOf(map[string]int64{"x": 1})), "x", "tokens 7, places 2"},
+		"a bill that was refunded":  {true, true, []weir.Rule{tokens, places}, settle(5), "was not found", "tokens 10, places 2"},
 	} {
 		for _, opaque := range []bool{false, true} {
 			lim, left := newWork(t, tt.settles, tt.rules...)
@@ -219,12 +226,15 @@ func TestSettleFails(t *testing.T) {
 			if opaque {
 				d = deciderFunc(lim.Decide)
 			}
-			limit, errs := newMiddleware(t, d, workFor(len(tt.rules) > 1), weirhttp.Options{})
-			serve(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			limit, errs := newMiddleware(t, d, asking(work), weirhttp.Options{})
+			serve(t.Context(), limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if tt.refunded {
+					_, _ = lim.Refund(r.Context(), work)
+				}
 				if err := weirhttp.Settle(r.Context(), tt.actual); err != nil {
 					t.Error(err)
 				}
-			})), nil)
+			})))
 			if got := fmt.Sprint(*errs); len(*errs) > 1 || (len(*errs) == 1) != (tt.want != "") || !strings.Contains(got, tt.want) || left() != tt.left {
 				t.Errorf("%s, opaque %v: got errors %s and %s, want %q and %s", name, opaque, got, left(), tt.want, tt.left)
 			}
@@ -260,26 +270,10 @@ func TestSettlement(t *testing.T) {
 			}
 			return tt.res, nil
 		}}, workFor(false), weirhttp.Options{})
-		serve(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _ = weirhttp.Settle(r.Context(), tt.actual) })), nil)
+		serve(t.Context(), limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _ = weirhttp.Settle(r.Context(), tt.actual) })))
 		if got := fmt.Sprint(*errs); (len(*errs) == 1) != (tt.want != "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: got errors %s, want %q", name, got, tt.want)
 		}
-	}
-}
-
-// A Finish that finds the lease, and not the bill, is an error.
-func TestSettleRefunded(t *testing.T) {
-	lim, left := newWork(t, true, tokens, places)
-	req := weir.Request{Key: weir.KeyOf("all"), ID: "work", Cost: 3}
-	limit, errs := newMiddleware(t, lim, func(*http.Request) (weir.Request, error) { return req, nil }, weirhttp.Options{})
-	serve(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if _, err := lim.Refund(r.Context(), req); err != nil {
-			t.Error(err)
-		}
-		_ = weirhttp.Settle(r.Context(), weir.ActualCost(5))
-	})), nil)
-	if len(*errs) != 1 || !strings.Contains((*errs)[0].Error(), "was not found") || left() != "tokens 10, places 2" {
-		t.Errorf("got errors %v and %s", *errs, left())
 	}
 }
 
@@ -289,68 +283,35 @@ func TestSettleNothing(t *testing.T) {
 	lim := newLimiter(t, tokens.Algorithm)
 	limit, errs := newMiddleware(t, lim, all, weirhttp.Options{})
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	serve(limit(http.HandlerFunc(func(_ http.ResponseWriter, got *http.Request) {
+	limit(http.HandlerFunc(func(_ http.ResponseWriter, got *http.Request) {
 		if err := weirhttp.Refund(got.Context()); err == nil || got != r {
 			t.Errorf("got %v, and the same request is %v", err, got == r)
 		}
-	})), r)
+	})).ServeHTTP(httptest.NewRecorder(), r)
 	limit, _ = newMiddleware(t, lim, workFor(false), weirhttp.Options{})
 	var ctx context.Context
-	serve(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ctx = r.Context() })), nil)
+	serve(t.Context(), limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ctx = r.Context() })))
 	if err := weirhttp.Settle(ctx, weir.ActualCost(1)); err == nil || !strings.Contains(err.Error(), "has returned") || len(*errs) > 0 {
 		t.Errorf("got %v, errors %v", err, *errs)
 	}
 }
 
-// The decider of a plan can hold leases where the other does not. A denied request has no Finish.
-func TestPlanLeases(t *testing.T) {
-	pro, left := newWork(t, true, tokens, places)
-	var ops []weir.Op
-	plan := weirtest.Wrap(t, pro, weirtest.Around(func(next weir.Decider) weir.Decider {
-		return observed{next, func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-			ops = append(ops, r.Op)
-			return next.Decide(ctx, r, each)
-		}}
-	}))
-	limit, errs := newMiddleware(t, failing(errors.New("not asked")), workFor(true), weirhttp.Options{Plan: func(*http.Request) (weir.Decider, error) { return plan, nil }})
-	h := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		if left() != "tokens 7, places 1" && left() != "tokens 4, places 1" && left() != "tokens 1, places 1" {
-			t.Error(left())
-		}
-	}))
-	for range 4 {
-		serve(h, nil)
-	}
-	if got := fmt.Sprint(ops); got != "[Consume Finish Consume Finish Consume Finish Consume]" || len(*errs) > 0 {
-		t.Errorf("got %s, errors %v", got, *errs)
-	}
-}
-
 // A shadow rule that counts a unit, behind as many rules as a limiter can have, has no result.
 func TestSettleManyRules(t *testing.T) {
-	t.Parallel()
 	p := weir.Policy{Name: "many", Units: []string{"u"}}
 	for i := range weir.MaxRules + 1 {
 		p.Rules = append(p.Rules, weir.Rule{Name: fmt.Sprint("r", i), Unit: "u", Algorithm: weirtest.Window(9, time.Hour), Shadow: i == weir.MaxRules})
 	}
-	lim, err := weir.NewPolicy(weirtest.NewStore(weirtest.NewClock()), p, &weir.Options{Settles: true})
+	lim, err := weir.NewPolicy(memory.New(nil), p, &weir.Options{Settles: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	units := func(n int64) weir.Costs { return weir.CostsOf(map[string]int64{"u": n}) }
-	limit, err := weirhttp.New(lim, func(*http.Request) (weir.Request, error) {
-		return weir.Request{Key: weir.KeyOf("ann"), ID: "a", Costs: units(5)}, nil
-	}, &weirhttp.Options{OnError: func(_ *http.Request, err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if err := weirhttp.Settle(r.Context(), weir.ActualCosts(units(2))); err != nil {
-			t.Error(err)
-		}
-	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
-	res, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf("ann"), Op: weir.Peek, Costs: units(1)}, nil)
-	if err != nil || res.Remaining != 7 {
-		t.Errorf("got %+v, %v, want 7 of 9 to remain", res, err)
+	limit, errs := newMiddleware(t, lim, asking(weir.Request{ID: "a", Costs: units(5)}), weirhttp.Options{})
+	serve(t.Context(), limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_ = weirhttp.Settle(r.Context(), weir.ActualCosts(units(2)))
+	})))
+	if res := weirtest.Decide(t, lim, weir.Request{Key: weir.KeyOf("all"), Op: weir.Peek, Costs: units(1)}); res.Remaining != 7 || len(*errs) > 0 {
+		t.Errorf("got %+v, errors %v, want 7 of 9 to remain", res, *errs)
 	}
 }

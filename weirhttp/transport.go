@@ -114,7 +114,7 @@ var _ http.RoundTripper = (*Transport)(nil)
 
 // RoundTrip implements [http.RoundTripper].
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	sent := false
+	base, sent := cmp.Or(t.Base, http.DefaultTransport), false
 	defer func() {
 		if !sent && r.Body != nil { // even after a panic
 			_ = r.Body.Close()
@@ -123,7 +123,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	req, err := t.request(r)
 	if errors.Is(err, ErrUnlimited) {
 		sent = true
-		return t.base().RoundTrip(r)
+		return base.RoundTrip(r)
 	}
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	sent = true
-	res, err := t.base().RoundTrip(r)
+	res, err := base.RoundTrip(r)
 	if err != nil || res == nil {
 		return res, err
 	}
@@ -162,16 +162,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // CloseIdleConnections closes the idle connections of Base, if it has such a method.
 func (t *Transport) CloseIdleConnections() {
-	if c, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+	if c, ok := cmp.Or(t.Base, http.DefaultTransport).(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
-}
-
-func (t *Transport) base() http.RoundTripper {
-	if t.Base == nil {
-		return http.DefaultTransport
-	}
-	return t.Base
 }
 
 // request returns the request to the limiters.

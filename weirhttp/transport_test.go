@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirhttp"
@@ -56,7 +56,6 @@ func response(status int, body io.ReadCloser, fields ...string) *http.Response {
 // A closeable is a body that notes whether it is closed.
 type closeable struct {
 	io.Reader
-
 	closed bool
 }
 
@@ -87,203 +86,161 @@ func pace(t *testing.T) *weir.Limiter {
 	return newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 3})
 }
 
-// Requests leave at the limiter's pace, for each host.
-func TestTransport(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{start: time.Now()}
-		rt := &weirhttp.Transport{Limiter: pace(t), Base: s}
-		for _, url := range []string{"http://a.test/x", "https://A.test:8443/y", "http://a.test./z", "http://b.test/"} {
-			if err := send(t.Context(), t, rt, url); err != nil {
-				t.Error(err)
-			}
-		}
-		if want := []time.Duration{0, time.Second, 2 * time.Second, 2 * time.Second}; !slices.Equal(s.times, want) {
-			t.Errorf("requests left at %v, want %v", s.times, want)
-		}
-	})
-}
-
-// A turn that comes too late is an ErrDenied at once, and consumes nothing. A request
-// that ends while it waits gives its turn back.
+// A turn that comes too late is an ErrDenied at once, and consumes nothing. A request that ends while
+// it waits gives its turn back, unless its ID is the caller's. Its lease is free in any case.
 func TestTransportLate(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		maxWait time.Duration
+	for name, tt := range map[string]struct {
+		req     weir.Request
 		timeout time.Duration // of the context
 		cancel  time.Duration // after which the context is cancelled
 		want    error
 		took    time.Duration
+		next    time.Duration // when the next request leaves, after an error
 	}{
-		{"in time", 0, time.Second, time.Hour, nil, time.Second},
-		{"in time, by MaxWait", time.Second, time.Hour, time.Hour, nil, time.Second},
-		{"any wait", weir.Never, time.Hour, time.Hour, nil, time.Second},
-		{"after the deadline", 0, time.Second - time.Microsecond, time.Hour, weir.ErrDenied, 0},
-		{"after MaxWait", time.Second - time.Microsecond, time.Hour, time.Hour, weir.ErrDenied, 0},
-		{"cancelled", 0, time.Hour, time.Millisecond, context.Canceled, time.Millisecond},
-		{"cancelled before", 0, time.Hour, 0, context.Canceled, 0},
+		"in time":                {weir.Request{}, time.Second, time.Hour, nil, time.Second, 0},
+		"in time, by MaxWait":    {weir.Request{MaxWait: time.Second}, time.Hour, time.Hour, nil, time.Second, 0},
+		"any wait":               {weir.Request{MaxWait: weir.Never}, time.Hour, time.Hour, nil, time.Second, 0},
+		"after the deadline":     {weir.Request{}, time.Second - time.Microsecond, time.Hour, weir.ErrDenied, 0, time.Second},
+		"after MaxWait":          {weir.Request{MaxWait: time.Second - time.Microsecond}, time.Hour, time.Hour, weir.ErrDenied, 0, time.Second},
+		"cancelled":              {weir.Request{}, time.Hour, time.Millisecond, context.Canceled, time.Millisecond, time.Second},
+		"cancelled, with an ID":  {weir.Request{ID: "mine"}, time.Hour, time.Millisecond, context.Canceled, time.Millisecond, 2 * time.Second},
+		"cancelled before":       {weir.Request{}, time.Hour, 0, context.Canceled, 0, time.Second},
+		"metadata and an Actual": {weir.Request{Metadata: "unused", Actual: weir.ActualCost(3)}, time.Hour, time.Hour, nil, time.Second, 0},
+		"twice the cost":         {weir.Request{Cost: 2, MaxWait: time.Second}, time.Hour, time.Hour, weir.ErrDenied, 0, time.Second},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &service{start: time.Now()}
-				lim := pace(t)
-				rt := &weirhttp.Transport{Limiter: lim, Base: s, Request: func(r *http.Request) (weir.Request, error) {
-					return weir.Request{Key: weir.KeyOf("all"), MaxWait: tt.maxWait}, nil
-				}}
-				if err := send(t.Context(), t, rt, "http://a.test"); err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
-				defer cancel()
-				if tt.cancel > 0 {
-					time.AfterFunc(tt.cancel, cancel)
-				} else {
-					cancel()
-				}
-				err := send(ctx, t, rt, "http://a.test")
-				if took := time.Since(s.start); !errors.Is(err, tt.want) || took != tt.took {
-					t.Errorf("got %v after %v, want %v after %v", err, took, tt.want, tt.took)
-				}
-				if err != nil { // as if it had not been made
-					time.Sleep(time.Until(s.start.Add(time.Second)))
-					if err := send(t.Context(), t, rt, "http://a.test"); err != nil || s.times[1] != time.Second {
-						t.Errorf("the next request: got %v at %v, want one second", err, s.times)
-					}
-				}
-			})
+		synctest.Test(t, func(t *testing.T) {
+			s := &service{start: time.Now()}
+			leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+			rt := &weirhttp.Transport{Limiter: newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 2}), Leases: leases, Base: s, Request: asking(weir.Request{Cost: 2})}
+			if err := send(t.Context(), t, rt, "http://a.test"); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
+			defer cancel()
+			if tt.cancel > 0 {
+				time.AfterFunc(tt.cancel, cancel)
+			} else {
+				cancel()
+			}
+			rt.Request = asking(tt.req)
+			err := send(ctx, t, rt, "http://a.test")
+			if took := time.Since(s.start); !errors.Is(err, tt.want) || errors.Is(err, weirhttp.ErrPaused) || took != tt.took || remaining(t, leases) != 1 {
+				t.Errorf("%s: got %v after %v and %d free leases, want %v after %v and 1", name, err, took, remaining(t, leases), tt.want, tt.took)
+			}
+			rt.Request = all
+			if err != nil && (send(t.Context(), t, rt, "http://a.test") != nil || s.times[1] != tt.next) {
+				t.Errorf("%s: the next request left at %v, want %v", name, s.times, tt.next)
+			}
 		})
 	}
 }
 
 // Misuse and outages are errors, and nothing is sent.
 func TestTransportErrors(t *testing.T) {
-	outage, err := weir.New("test", down{memory.New(nil)}, algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 3}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := weirtest.NewFaulty()
+	st.Set(weirtest.Down)
+	outage := weirtest.New(t, st, algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 3})
 	window := newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour})
-	of := func(req weir.Request, err error) weirhttp.RequestFunc {
-		return func(*http.Request) (weir.Request, error) { return req, err }
-	}
+	leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: 1000})
 	mine := errors.New("mine")
-	for _, tt := range []struct {
-		name string
+	fails := func(err error) weirhttp.RequestFunc {
+		return func(*http.Request) (weir.Request, error) { return weir.Request{}, err }
+	}
+	for name, tt := range map[string]struct {
 		rt   *weirhttp.Transport
 		is   error
 		want string
 	}{
-		{"zero", &weirhttp.Transport{}, nil, "set Limiter to a *weir.Limiter"},
-		{"a zero Limiter", &weirhttp.Transport{Limiter: new(weir.Limiter)}, nil, "make one with New"},
-		{"a zero Leases", &weirhttp.Transport{Leases: new(weir.Limiter)}, nil, "make one with New"},
-		{"no waiting", &weirhttp.Transport{Limiter: window}, weir.ErrUnsupported, "use algorithm.GCRA"},
-		{"no leases", &weirhttp.Transport{Leases: window}, weir.ErrUnsupported, "a rule must be an algorithm.Concurrency"},
-		{"no leases, with a MaxWait", &weirhttp.Transport{Leases: window, Request: of(weir.Request{Key: weir.KeyOf("a"), MaxWait: 1}, nil)}, weir.ErrUnsupported, "a rule must be an algorithm.Concurrency"},
-		{"two segments", &weirhttp.Transport{Limiter: pace(t), Request: of(weir.Request{Key: weir.KeyOf("a", "b")}, nil)}, weir.ErrInvalidKey, "2 segments"},
-		{"nine segments", &weirhttp.Transport{Leases: newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: 1000}), Request: of(weir.Request{Key: weir.KeyOf(make([]string, 9)...)}, nil)}, weir.ErrInvalidKey, "9 segments"},
-		{"a peek", &weirhttp.Transport{Limiter: pace(t), Request: of(weir.Request{Key: weir.KeyOf("a"), Op: weir.Peek}, nil)}, nil, "Op is Peek"},
-		{"a peek for a lease", &weirhttp.Transport{Leases: newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: 1000}), Request: of(weir.Request{Key: weir.KeyOf("a"), Op: weir.Peek}, nil)}, nil, "Op is Peek"},
-		{"a negative MaxWait", &weirhttp.Transport{Limiter: pace(t), Request: of(weir.Request{Key: weir.KeyOf("a"), MaxWait: -1}, nil)}, nil, "MaxWait is -1ns"},
-		{"an error of the RequestFunc", &weirhttp.Transport{Limiter: pace(t), Request: of(weir.Request{}, mine)}, mine, "mine"},
-		{"an outage", &weirhttp.Transport{Limiter: outage}, store.ErrUnavailable, ""},
+		"zero":                     {&weirhttp.Transport{}, nil, "set Limiter to a *weir.Limiter"},
+		"a zero Limiter":           {&weirhttp.Transport{Limiter: new(weir.Limiter)}, nil, "make one with New"},
+		"a zero Leases":            {&weirhttp.Transport{Leases: new(weir.Limiter)}, nil, "make one with New"},
+		"no waiting":               {&weirhttp.Transport{Limiter: window}, weir.ErrUnsupported, "use algorithm.GCRA"},
+		"no leases":                {&weirhttp.Transport{Leases: window}, weir.ErrUnsupported, "a rule must be an algorithm.Concurrency"},
+		"no leases, for a MaxWait": {&weirhttp.Transport{Leases: window, Request: asking(weir.Request{MaxWait: 1})}, weir.ErrUnsupported, "a rule must be an algorithm.Concurrency"},
+		"no pauses":                {&weirhttp.Transport{Limiter: pace(t), Pauses: window}, weir.ErrUnsupported, "weirhttp: Transport.Pauses: weir: Pause: no rule pauses keys"},
+		"two segments":             {&weirhttp.Transport{Limiter: pace(t), Request: asking(weir.Request{Key: weir.KeyOf("a", "b")})}, weir.ErrInvalidKey, "2 segments"},
+		"nine segments":            {&weirhttp.Transport{Leases: leases, Request: asking(weir.Request{Key: weir.KeyOf(make([]string, 9)...)})}, weir.ErrInvalidKey, "9 segments"},
+		"no host":                  {&weirhttp.Transport{Limiter: pace(t), Request: fails(weirhttp.ErrNoKey)}, weirhttp.ErrNoKey, ""},
+		"a peek":                   {&weirhttp.Transport{Limiter: pace(t), Request: asking(weir.Request{Op: weir.Peek})}, nil, "Op is Peek"},
+		"a negative MaxWait":       {&weirhttp.Transport{Limiter: pace(t), Request: asking(weir.Request{MaxWait: -1})}, nil, "MaxWait is -1ns"},
+		"an error of Request":      {&weirhttp.Transport{Limiter: pace(t), Request: fails(mine)}, mine, "mine"},
+		"an outage":                {&weirhttp.Transport{Limiter: outage}, store.ErrUnavailable, ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := new(service)
-			tt.rt.Base = s
-			err := send(t.Context(), t, tt.rt, "http://a.test")
-			if err == nil || tt.is != nil && !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.want) || len(s.times) > 0 {
-				t.Errorf("got %v and %d requests, want %v, %q and none", err, len(s.times), tt.is, tt.want)
-			}
-		})
+		s := new(service)
+		tt.rt.Base = s
+		url := "http://a.test"
+		if name == "no host" {
+			tt.rt.Request, url = nil, "file:///etc"
+		}
+		err := send(t.Context(), t, tt.rt, url)
+		if err == nil || tt.is != nil && !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.want) || len(s.times) > 0 {
+			t.Errorf("%s: got %v and %d requests, want %v, %q and none", name, err, len(s.times), tt.is, tt.want)
+		}
 	}
-	rt := &weirhttp.Transport{Limiter: pace(t), Base: new(service)}
-	if err := send(t.Context(), t, rt, "file:///etc"); !errors.Is(err, weirhttp.ErrNoKey) {
-		t.Errorf("a URL without a host: got %v, want an ErrNoKey", err)
-	}
-	rt.Request = of(weir.Request{}, weirhttp.ErrUnlimited)
-	rt.Limiter = outage
-	if err := send(t.Context(), t, rt, "http://a.test"); err != nil {
+	if err := send(t.Context(), t, &weirhttp.Transport{Limiter: outage, Base: new(service), Request: fails(weirhttp.ErrUnlimited)}, "http://a.test"); err != nil {
 		t.Errorf("an unlimited request: got %v", err)
 	}
 }
 
+// A base still reads the body of the request when it returns, and counts its closed connections.
+type base int
+
+func (*base) RoundTrip(*http.Request) (*http.Response, error) { return response(200, nil), nil }
+
+func (b *base) CloseIdleConnections() { *b++ }
+
 // Once the request is sent, its body belongs to the base, which may still read it.
-func TestTransportBody(t *testing.T) {
-	body := &closeable{Reader: strings.NewReader("hello")}
+// CloseIdleConnections reaches the base too.
+func TestTransportBase(t *testing.T) {
+	body, b := &closeable{Reader: strings.NewReader("hello")}, new(base)
 	r, err := http.NewRequest(http.MethodPost, "http://a.test", body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	unlimited := func(*http.Request) (weir.Request, error) { return weir.Request{}, weirhttp.ErrUnlimited }
 	for _, request := range []weirhttp.RequestFunc{nil, unlimited} {
-		rt := &weirhttp.Transport{Limiter: pace(t), Base: reading{}, Request: request}
+		rt := &weirhttp.Transport{Limiter: pace(t), Base: b, Request: request}
 		if _, err := rt.RoundTrip(r); err != nil || body.closed {
 			t.Errorf("got %v, closed: %v, want an open body", err, body.closed)
 		}
+		rt.CloseIdleConnections()
+	}
+	(&weirhttp.Transport{Base: new(service)}).CloseIdleConnections() // it has no such method
+	(&weirhttp.Transport{}).CloseIdleConnections()
+	if *b != 2 {
+		t.Errorf("got %d calls, want 2", *b)
 	}
 }
 
-// A reading is a base that still reads the body of the request when it returns.
-type reading struct{}
-
-func (reading) RoundTrip(*http.Request) (*http.Response, error) { return response(200, nil), nil }
-
-// A down is a store that is not available.
-type down struct{ store.Store }
-
-func (down) Eval(_ context.Context, _ *store.Script, _ []string, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-	return reply, store.ErrUnavailable
-}
-
-// CloseIdleConnections reaches the base.
-func TestCloseIdleConnections(t *testing.T) {
-	base := new(idle)
-	(&http.Client{Transport: &weirhttp.Transport{Base: base}}).CloseIdleConnections()
-	if *base != 1 {
-		t.Errorf("got %d calls, want 1", *base)
-	}
-	(&weirhttp.Transport{Base: new(service)}).CloseIdleConnections()
-}
-
-type idle int
-
-func (*idle) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("idle") }
-
-func (i *idle) CloseIdleConnections() { *i++ }
-
-// The timer of a store can be earlier than the timer of the context. The turn may be
-// reserved then, and is refunded.
-func TestTransportEarlyTimer(t *testing.T) {
+// If a rule counts a unit, requests wait for the end of a pause too. A request without
+// Costs is not sent.
+func TestTransportCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
-		early := wrapped(lim, func(next weir.Decider) weir.Decider {
-			return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-				res, err := next.Decide(ctx, r, each)
-				if r.Op == weir.Consume {
-					return weir.Result{}, context.DeadlineExceeded
+		f, lim := &service{start: time.Now()}, weirtest.NewPolicy(t, memory.New(nil), counted)
+		for i, tt := range []struct {
+			request weirhttp.RequestFunc
+			pauses  *weir.Limiter
+			sent    time.Duration
+			want    error
+		}{
+			{weirhttp.WithCosts(all, ofBytes(10, nil)), lim, 0, nil},
+			{weirhttp.WithCosts(all, ofBytes(1, nil)), lim, 6 * time.Minute, nil},
+			{weirhttp.WithCosts(all, ofBytes(1, nil)), weirtest.Only(t, lim, "pause"), 12 * time.Minute, nil},
+			{all, lim, 0, weir.ErrInvalidCost},
+			{nil, lim, 0, weir.ErrInvalidCost},
+		} {
+			if i == 1 {
+				if _, err := lim.Pause(t.Context(), 5*time.Minute, "all"); err != nil {
+					t.Fatal(err)
 				}
-				return res, err
-			})
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		err := send(ctx, t, &weirhttp.Transport{Limiter: early, Base: new(service)}, "http://a.test")
-		res, peekErr := lim.Peek(t.Context(), "a.test")
-		if !errors.Is(err, context.DeadlineExceeded) || peekErr != nil || res.Remaining != 1 {
-			t.Errorf("got %v, %+v, %v, want DeadlineExceeded and a full limit", err, res, peekErr)
+			}
+			err := send(t.Context(), t, &weirhttp.Transport{Limiter: lim, Pauses: tt.pauses, Request: tt.request, Base: f}, "http://a.test")
+			if !errors.Is(err, tt.want) || err != nil && !strings.HasPrefix(err.Error(), "weirhttp: the request has no Costs: use WithCosts: ") {
+				t.Errorf("request %d: got %v, want %v", i, err, tt.want)
+			}
+			if n := len(f.times); err == nil && f.times[n-1].Round(time.Millisecond) != tt.sent {
+				t.Errorf("request %d was sent after %v, want %v", i, f.times[n-1], tt.sent)
+			}
 		}
 	})
-}
-
-// Only the fields Key, Cost, MaxWait and ID of a request are used.
-func TestTransportFields(t *testing.T) {
-	lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 5})
-	req := weir.Request{Key: weir.KeyOf("all"), Cost: 2, ID: "one", Metadata: "unused", Actual: weir.ActualCost(3)}
-	rt := &weirhttp.Transport{Limiter: lim, Base: new(service), Request: func(*http.Request) (weir.Request, error) { return req, nil }}
-	for range 2 { // the ID makes the second request a repetition
-		if err := send(t.Context(), t, rt, "http://a.test"); err != nil {
-			t.Error(err)
-		}
-	}
-	if res, err := lim.Peek(t.Context(), "all"); err != nil || res.Remaining != 3 {
-		t.Errorf("got %+v, %v, want 3 tokens", res, err)
-	}
 }

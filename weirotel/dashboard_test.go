@@ -2,14 +2,24 @@ package weirotel_test
 
 import (
 	"encoding/json"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/denycache"
 	"github.com/weir-go/weir/observe"
+	"github.com/weir-go/weir/outage"
+	"github.com/weir-go/weir/weirotel"
 )
 
 // The dashboard asks only for metrics, labels, outcomes and ops that exist.
@@ -31,6 +41,9 @@ func TestDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	metrics := scrape(t)
+	if strings.Contains(metrics, "ann") {
+		t.Error("a key is in the metrics")
+	}
 	outcomes := []observe.Outcome{observe.Allowed, observe.Denied, observe.ShadowDenied, observe.DegradedAllowed, observe.DegradedDenied, observe.Unavailable, observe.Canceled, observe.Failed}
 	// matches reports whether a value of the label matches the pattern.
 	matches := func(label, pattern string) bool {
@@ -72,4 +85,25 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 	}
+}
+
+// scrape makes decisions, and returns what the Prometheus exporter says of them, of a
+// Breaker and of a Cache.
+func scrape(t *testing.T) string {
+	registry := prometheus.NewRegistry()
+	e, err := exporter.New(exporter.WithRegisterer(registry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := sdk.NewMeterProvider(sdk.WithReader(e))
+	use(t, observed(t, provider))
+	if _, err := weirotel.WatchOutage(provider, outage.New(nil), attribute.String("weir.limiter", "api")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := weirotel.WatchDenyCache(provider, denycache.New(nil)); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	return w.Body.String()
 }

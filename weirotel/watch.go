@@ -13,12 +13,10 @@ import (
 	"github.com/weir-go/weir/outage"
 )
 
-var errNoProvider = errors.New("weirotel: the MeterProvider is nil: pass one, for example otel.GetMeterProvider()")
-
 // meterOf returns the meter of provider.
 func meterOf(provider metric.MeterProvider) (metric.Meter, error) {
 	if v := reflect.ValueOf(provider); provider == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, errNoProvider
+		return nil, errors.New("weirotel: the MeterProvider is nil: pass one, for example otel.GetMeterProvider()")
 	}
 	return provider.Meter(Scope), nil
 }

@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http/httptest"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/attribute"
-	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
@@ -25,9 +20,8 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/denycache"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/observe"
-	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirotel"
@@ -37,26 +31,19 @@ import (
 // 20 of the whole tenant. A shadow rule has 8 tokens.
 func observed(t testing.TB, provider metric.MeterProvider) *weir.Limiter {
 	t.Helper()
-	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{
-		Name:     "t",
+	lim := weirtest.NewPolicy(t, memory.New(nil), weir.Policy{
 		Segments: []string{"tenant", "user"},
 		Rules: []weir.Rule{
 			{Name: "user", Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
 			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.FixedWindow{Limit: 20, Window: time.Hour}},
 			{Name: "next", Algorithm: algorithm.FixedWindow{Limit: 8, Window: time.Hour}, Shadow: true},
 		},
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	observer, err := weirotel.New(provider, attribute.String("weir.limiter", "api"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lim, err = lim.Wrap(observer.Wrap); err != nil {
-		t.Fatal(err)
-	}
-	return lim
+	return weirtest.Wrap(t, lim, observer.Wrap)
 }
 
 // use makes 12 requests of one user, of which 10 are allowed, two Peeks, and a mistake.
@@ -77,12 +64,10 @@ func use(t testing.TB, lim *weir.Limiter) {
 	}
 }
 
-// The metrics have the documented names, units, attributes and values.
-func TestMetrics(t *testing.T) {
-	reader := sdk.NewManualReader()
-	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
-	use(t, observed(t, provider))
-
+// collect returns what is exported, in sorted lines: the name and the unit of a metric, attributes, and a
+// value or a count.
+func collect(t *testing.T, reader sdk.Reader) []string {
+	t.Helper()
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
@@ -92,22 +77,47 @@ func TestMetrics(t *testing.T) {
 	}
 	var got []string
 	for _, m := range all.ScopeMetrics[0].Metrics {
-		name := m.Name + " " + m.Unit
+		add := func(set attribute.Set, value any) {
+			got = append(got, fmt.Sprint(m.Name, " ", m.Unit, list(set), " ", value))
+		}
 		switch data := m.Data.(type) {
 		case metricdata.Sum[int64]:
 			for _, p := range data.DataPoints {
-				got = append(got, fmt.Sprint(name, " ", list(p.Attributes), " ", p.Value))
+				add(p.Attributes, p.Value)
+			}
+		case metricdata.Gauge[int64]:
+			for _, p := range data.DataPoints {
+				add(p.Attributes, p.Value)
 			}
 		case metricdata.Histogram[float64]:
 			for _, p := range data.DataPoints {
-				got = append(got, fmt.Sprint(name, " ", list(p.Attributes), " ", p.Count))
-				if p.Sum <= 0 {
-					t.Errorf("%s: the sum is %v s", name, p.Sum)
-				}
+				add(p.Attributes, p.Count)
 			}
 		}
 	}
-	want := []string{
+	slices.Sort(got)
+	return got
+}
+
+func list(set attribute.Set) (text string) {
+	for _, kv := range set.ToSlice() {
+		text += " " + string(kv.Key) + "=" + kv.Value.Emit()
+	}
+	return text
+}
+
+func wantLines(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// The metrics have the documented names, units, attributes and values.
+func TestMetrics(t *testing.T) {
+	reader := sdk.NewManualReader()
+	use(t, observed(t, sdk.NewMeterProvider(sdk.WithReader(reader))))
+	wantLines(t, collect(t, reader),
 		"weir.decision.duration s weir.limiter=api weir.op=Consume weir.outcome=allowed 8",
 		"weir.decision.duration s weir.limiter=api weir.op=Consume weir.outcome=denied 2",
 		"weir.decision.duration s weir.limiter=api weir.op=Consume weir.outcome=failed 1",
@@ -121,106 +131,18 @@ func TestMetrics(t *testing.T) {
 		"weir.decisions {decision} weir.limiter=api weir.op=Peek weir.outcome=allowed weir.rule=user 1",
 		"weir.decisions {decision} weir.limiter=api weir.op=Peek weir.outcome=denied weir.rule=user 1",
 		"weir.near_limit {request} weir.limiter=api weir.rule=user 3", // with 2, 1 and 0 tokens left
-		"weir.shadow_denied {request} weir.limiter=api weir.rule=next 4",
-	}
-	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+		"weir.shadow_denied {request} weir.limiter=api weir.rule=next 4")
 }
 
-func list(set attribute.Set) string {
-	var all []string
-	for _, kv := range set.ToSlice() {
-		all = append(all, string(kv.Key)+"="+kv.Value.Emit())
-	}
-	return strings.Join(all, " ")
-}
-
-// A scrape of the Prometheus exporter has the metrics under the names that Prometheus
-// gives them.
-func TestPrometheus(t *testing.T) {
-	got := scrape(t)
-	for _, want := range []string{
-		`weir_decisions_total\{.*weir_op="Consume",weir_outcome="denied",weir_rule="user"\} 2`,
-		`weir_decision_duration_seconds_bucket\{.*weir_op="Peek",weir_outcome="allowed",le="\+Inf"\} 1`,
-		`weir_near_limit_total\{.*weir_rule="user"\} 3`,
-		`\nweir_outage\{.*weir_limiter="api"\} 0`,
-		`\nweir_outages_total\{.*weir_limiter="api"\} 0`,
-		`\nweir_denycache_answers_total\{.*\} 0`,
-	} {
-		if !regexp.MustCompile(want).MatchString(got) {
-			t.Errorf("no %s in\n%s", want, got)
-		}
-	}
-	if strings.Contains(got, "ann") {
-		t.Error("a key is in the metrics")
-	}
-}
-
-// scrape makes decisions, and returns what the Prometheus exporter says of them, of a
-// Breaker and of a Cache.
-func scrape(t *testing.T) string {
-	registry := prometheus.NewRegistry()
-	e, err := exporter.New(exporter.WithRegisterer(registry))
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider := sdk.NewMeterProvider(sdk.WithReader(e))
-	use(t, observed(t, provider))
-	if _, err := weirotel.WatchOutage(provider, outage.New(nil), attribute.String("weir.limiter", "api")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := weirotel.WatchDenyCache(provider, denycache.New(nil)); err != nil {
-		t.Fatal(err)
-	}
-	w := httptest.NewRecorder()
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	return w.Body.String()
-}
-
-// The span of the request shows the decision, even if it was refunded later.
-func TestSpan(t *testing.T) {
-	spans := tracetest.NewSpanRecorder()
-	tracer := trace.NewTracerProvider(trace.WithSpanProcessor(spans)).Tracer("t")
-	ctx, span := tracer.Start(t.Context(), "request")
-	lim, r := observed(t, noop.NewMeterProvider()), weir.Request{Key: weir.KeyOf("acme", "ann"), ID: "1"}
-	if _, err := lim.Decide(ctx, r, nil); err != nil {
-		t.Fatal(err)
-	}
-	if refunded, err := lim.Refund(ctx, r); err != nil || !refunded.Found {
-		t.Fatal(refunded, err)
-	}
-	span.End()
-	got := list(attribute.NewSet(spans.Ended()[0].Attributes()...))
-	if want := "weir.limit=10 weir.op=Consume weir.outcome=allowed weir.remaining=9 weir.rule=user"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-// A span shows the amount of each unit.
-func TestSpanOfUnits(t *testing.T) {
-	spans := tracetest.NewSpanRecorder()
-	ctx, span := trace.NewTracerProvider(trace.WithSpanProcessor(spans)).Tracer("t").Start(t.Context(), "request")
-	observer, err := weirotel.New(noop.NewMeterProvider())
-	if err != nil {
-		t.Fatal(err)
-	}
-	observer(ctx, observe.Decision{Request: weir.Request{Costs: weir.CostsOf(map[string]int64{"input": 3, "output": 0})}})
-	span.End()
-	got := list(attribute.NewSet(spans.Ended()[0].Attributes()...))
-	if want := "weir.costs.input=3 weir.costs.output=0 weir.limit=0 "; !strings.HasPrefix(got, want) {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-// Every outcome of the store is counted, by many goroutines at once.
+// Every outcome of the store is counted, by many goroutines at once. An observer keeps its attributes,
+// even if the caller reuses the slice.
 func TestConcurrent(t *testing.T) {
-	reader := sdk.NewManualReader()
-	observer, err := weirotel.New(sdk.NewMeterProvider(sdk.WithReader(reader)))
+	reader, attrs := sdk.NewManualReader(), []attribute.KeyValue{attribute.String("weir.limiter", "api")}
+	observer, err := weirotel.New(sdk.NewMeterProvider(sdk.WithReader(reader)), attrs...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	attrs[0] = attribute.String("weir.limiter", "login")
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -230,52 +152,40 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	var all metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
-	counted := map[string]int64{}
-	for _, m := range all.ScopeMetrics[0].Metrics {
-		if data, ok := m.Data.(metricdata.Sum[int64]); ok {
-			for _, p := range data.DataPoints {
-				outcome, _ := p.Attributes.Value("weir.outcome")
-				counted[outcome.Emit()] += p.Value
-			}
-		}
-	}
-	if counted["unavailable"] != 400 || counted["canceled"] != 400 || len(counted) != 2 {
-		t.Errorf("got %v, want 400 of each", counted)
-	}
+	wantLines(t, collect(t, reader),
+		"weir.decision.duration s weir.limiter=api weir.op=Consume weir.outcome=canceled 400",
+		"weir.decision.duration s weir.limiter=api weir.op=Consume weir.outcome=unavailable 400",
+		"weir.decisions {decision} weir.limiter=api weir.op=Consume weir.outcome=canceled weir.rule= 400",
+		"weir.decisions {decision} weir.limiter=api weir.op=Consume weir.outcome=unavailable weir.rule= 400")
 }
 
-// An observer keeps its attributes, even if the caller reuses the slice.
-func TestAttrs(t *testing.T) {
-	reader := sdk.NewManualReader()
-	attrs := []attribute.KeyValue{attribute.String("weir.limiter", "api")}
-	observer, err := weirotel.New(sdk.NewMeterProvider(sdk.WithReader(reader)), attrs...)
+// The span of the request shows the decision and the amount of each unit, even if it was refunded
+// later.
+func TestSpan(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	tracer := trace.NewTracerProvider(trace.WithSpanProcessor(spans)).Tracer("t")
+	ctx, first := tracer.Start(t.Context(), "request")
+	lim, r := observed(t, noop.NewMeterProvider()), weir.Request{Key: weir.KeyOf("acme", "ann"), ID: "1"}
+	if _, err := lim.Decide(ctx, r, nil); err != nil {
+		t.Fatal(err)
+	}
+	if refunded, err := lim.Refund(ctx, r); err != nil || !refunded.Found {
+		t.Fatal(refunded, err)
+	}
+	observer, err := weirotel.New(noop.NewMeterProvider())
 	if err != nil {
 		t.Fatal(err)
 	}
-	attrs[0] = attribute.String("weir.limiter", "login")
-	observer(t.Context(), observe.Decision{})
-	var all metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range all.ScopeMetrics[0].Metrics {
-		if data, ok := m.Data.(metricdata.Sum[int64]); ok {
-			if got := list(data.DataPoints[0].Attributes); !strings.HasPrefix(got, "weir.limiter=api ") {
-				t.Errorf("%s: got %s", m.Name, got)
-			}
-		}
-	}
-}
-
-// A nil provider is an error that says what to pass.
-func TestNil(t *testing.T) {
-	for _, provider := range []metric.MeterProvider{nil, (*sdk.MeterProvider)(nil)} {
-		if _, err := weirotel.New(provider); err == nil || !strings.Contains(err.Error(), "otel.GetMeterProvider()") {
-			t.Errorf("%T: got %v", provider, err)
+	units, second := tracer.Start(t.Context(), "units")
+	observer(units, observe.Decision{Request: weir.Request{Costs: weir.CostsOf(map[string]int64{"input": 3, "output": 0})}})
+	first.End()
+	second.End()
+	for i, want := range []string{
+		" weir.limit=10 weir.op=Consume weir.outcome=allowed weir.remaining=9 weir.rule=user",
+		" weir.costs.input=3 weir.costs.output=0 weir.limit=0 weir.op=Consume weir.outcome=denied weir.remaining=0 weir.rule=",
+	} {
+		if got := list(attribute.NewSet(spans.Ended()[i].Attributes()...)); got != want {
+			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 }

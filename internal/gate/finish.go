@@ -84,7 +84,7 @@ func (r *Request) Run(ctx context.Context, pkg string, refunds bool, report func
 func (r *Request) finish(ctx context.Context, pkg string, actual weir.Actual) error {
 	op, none := weir.Settle, actual == weir.Actual{}
 	switch {
-	case r.leased:
+	case r.Leased:
 		op = weir.Finish
 	case none:
 		return nil

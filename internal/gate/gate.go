@@ -42,14 +42,10 @@ type Rules struct {
 
 // RulesOf returns the rules of d.
 func RulesOf(d weir.Decider) Rules {
-	lim, ok := d.(*weir.Limiter)
-	if !ok {
-		lim, ok = weir.Find[*weir.Limiter](d)
+	if lim, ok := weir.Find[*weir.Limiter](d); ok {
+		return Rules{d, lim.LeaseTime()}
 	}
-	if !ok {
-		return Rules{d, 0}
-	}
-	return Rules{d, lim.LeaseTime()}
+	return Rules{d, 0}
 }
 
 // leases reports whether it is known that a rule holds leases.
@@ -60,9 +56,10 @@ type Request struct {
 	weir.Request
 	Rules
 
-	own    bool // this package made the ID, so nobody else can use it
-	leased bool // the decision may hold a lease
-	lost   bool // the reply is lost, if there is something to undo
+	Leased bool // set by Decide: the decision may hold a lease
+
+	own  bool // this package made the ID, so nobody else can use it
+	lost bool // the reply is lost, if there is something to undo
 }
 
 // Prepare checks r, and completes it for a caller whose context is ctx. pkg is the name of the
@@ -83,8 +80,9 @@ func (r *Request) Prepare(ctx context.Context, pkg string) error {
 	return nil
 }
 
-// Decide decides r. If timeout is not 0, it is the longest time of the decision.
-func (r *Request) Decide(ctx context.Context, timeout time.Duration, each []weir.Result) (weir.Result, error) {
+// Decide decides r, and notes what r may hold then. If timeout is not 0, it is the longest time of
+// the decision. s gets the results of the rules.
+func (r *Request) Decide(ctx context.Context, timeout time.Duration, s *Scratch) (res weir.Result, err error) {
 	if err := ctx.Err(); err != nil {
 		r.own, r.ID = false, "" // nothing is sent, so there is nothing to undo
 		return weir.Result{}, err
@@ -94,43 +92,35 @@ func (r *Request) Decide(ctx context.Context, timeout time.Duration, each []weir
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	res, err := r.Decider.Decide(ctx, r.Request, each)
+	res, err = r.Decider.Decide(ctx, r.Request, s.Each[:])
 	if err != nil && r.ID == "" && errors.Is(err, weir.ErrInvalidLease) { // the Decider does not say that a rule holds leases
 		r.own, r.ID = true, rand.Text()
-		return r.Decider.Decide(ctx, r.Request, each)
+		res, err = r.Decider.Decide(ctx, r.Request, s.Each[:])
 	}
+	r.lost = guard.Unknown(err) || err == nil && !res.Allowed
+	r.Leased = r.ID != "" && (r.leases() || r.Lease == 0 && (err != nil || leased(s.Rules(&res))))
 	return res, err
 }
 
-// A Hold says when to undo the decision of a request that is not passed on.
-type Hold uint8
-
-const (
-	Nothing   Hold = iota
-	Denied         // the store may have allowed the request: undo in the background, whatever comes of it
-	Lost           // the reply is lost, but the caller still waits: undo in the background
-	Abandoned      // the reply is lost, and the caller has gone: undo now
-)
-
-// Hold returns what r may hold after Decide, if it is not passed on. s has the results of the
-// rules. gone reports whether the caller has gone, if there was an error.
-func (r *Request) Hold(res *weir.Result, err error, s *Scratch, gone bool) Hold {
-	r.lost = guard.Unknown(err) || err == nil && !res.Allowed
-	r.leased = r.ID != "" && (r.leases() || r.Lease == 0 && (err != nil || leased(s.Rules(res))))
+// GiveUp undoes the decision of r, whose answer was res and err, if the request is not passed on
+// and the store may hold something. gone reports whether the caller has gone, if there was an
+// error. report gets an error of the undo, in the background if the caller still waits.
+func (r *Request) GiveUp(ctx context.Context, res *weir.Result, err error, gone bool, report func(error)) {
+	undo := func() {
+		if err := r.Undo(ctx); err != nil {
+			report(err)
+		}
+	}
 	switch {
 	case !r.own: // another request may use the ID
 	case err != nil && gone:
-		return Abandoned
-	case guard.Contextual(err):
-		return Lost
-	case err == nil && !res.Allowed && guard.Lost(nil, res.Degraded, false):
-		return Denied
+		undo()
+	case guard.Contextual(err): // the reply is lost
+		go undo()
+	case err == nil && guard.Lost(nil, res.Degraded, false): // denied, but the store may have allowed it
+		go r.Undo(ctx) // whatever comes of it: an outage is not reported for each request
 	}
-	return Nothing
 }
-
-// Leased reports whether the decision of r, after Hold, may hold a lease.
-func (r *Request) Leased() bool { return r.leased }
 
 // Unsure reports whether res denies a request that may be within its limits, because
 // neither the store nor the process's share has counted it: see package outage.

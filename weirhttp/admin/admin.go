@@ -111,7 +111,8 @@ func New(limiters []Limiter, opts *Options) (http.Handler, error) {
 		if err := given.Limiter.Valid(); err != nil {
 			return nil, fmt.Errorf("admin: New: limiter %q: %w", given.Name, err)
 		}
-		l := newLimiter(given, i)
+		lim := given.Limiter
+		l := &limiter{given.Name, lim, given.For, given.Denied, given.Outage, i, lim.Segments(), lim.Rules()}
 		h.limiters = append(h.limiters, l)
 		h.byName[given.Name] = l
 	}

@@ -2,7 +2,6 @@ package admin_test
 
 import (
 	"html"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirhttp/admin"
@@ -42,44 +42,52 @@ func newPolicy(t *testing.T, st store.Store, p weir.Policy) *weir.Limiter {
 	if st == nil {
 		st = memory.New(nil)
 	}
-	lim, err := weir.NewPolicy(st, p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lim
+	return weirtest.NewPolicy(t, st, p)
 }
 
+// newPage returns the page of limiters. It checks that every answer has the headers that keep scripts,
+// frames and caches away, and that all its links are relative, so that the page works at any path.
 func newPage(t *testing.T, limiters ...admin.Limiter) http.Handler {
 	t.Helper()
 	page, err := admin.New(limiters, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return page
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		page.ServeHTTP(w, r)
+		if answer, ok := w.(*httptest.ResponseRecorder); ok && strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+			for _, link := range append(links(answer.Body.String()), actions(answer.Body.String())...) {
+				if !strings.HasPrefix(link, "?") && link != "data:," {
+					t.Errorf("%s has the link %q", r.URL, link)
+				}
+			}
+		}
+		for field, want := range map[string]string{
+			"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Vary": "Accept",
+			"Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+		} {
+			if r.URL.Query().Has("style") && field == "Cache-Control" {
+				want = "private, max-age=31536000, immutable"
+			}
+			if got := w.Header().Get(field); got != want {
+				t.Errorf("%s %s: %s is %q, want %q", r.Method, r.URL, field, got, want)
+			}
+		}
+	})
 }
 
 // consume makes n requests for a key.
 func consume(t *testing.T, lim *weir.Limiter, n int, key ...string) {
 	t.Helper()
 	for range n {
-		if _, err := lim.Allow(t.Context(), key...); err != nil {
-			t.Fatal(err)
-		}
+		weirtest.Decide(t, lim, weir.Request{Key: weir.KeyOf(key...)})
 	}
 }
 
 // left returns what a rule has left for a key.
 func left(t *testing.T, lim *weir.Limiter, rule string, key ...string) int64 {
 	t.Helper()
-	only, err := lim.Only(rule)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := only.Peek(t.Context(), key...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.Remaining
+	return weirtest.Left(t, weirtest.Only(t, lim, rule), key...).Remaining
 }
 
 // get returns the answer to a GET with that query. accept can be empty.
@@ -133,16 +141,27 @@ func forms(page string) (list []form) {
 	return list
 }
 
-// button returns the form with that button.
-func button(t *testing.T, page, text string) form {
+// button returns the form with that button. If a rule is given, it is the form of that rule.
+func button(t *testing.T, page, text string, rule ...string) form {
 	t.Helper()
 	for _, f := range forms(page) {
-		if f.button == text {
+		if f.button == text && (rule == nil || f.values.Get("rule") == rule[0]) {
 			return f
 		}
 	}
-	t.Fatalf("the page has no button %q:\n%s", text, page)
+	t.Fatalf("the page has no button %q of %q:\n%s", text, rule, page)
 	return form{}
+}
+
+// send sends a form, and returns the query and the text of the page that follows.
+func send(t *testing.T, h http.Handler, form url.Values) (query, text string) {
+	t.Helper()
+	w := post(h, form)
+	query, ok := strings.CutPrefix(w.Header().Get("Location"), "?")
+	if w.Code != http.StatusSeeOther || !ok {
+		t.Fatalf("%v: status %d, Location %q:\n%s", form, w.Code, w.Header().Get("Location"), w.Body)
+	}
+	return query, get(h, query, "").Body.String()
 }
 
 // links returns the links of a page.
@@ -153,12 +172,9 @@ func links(page string) (list []string) {
 	return list
 }
 
-func body(t *testing.T, res *http.Response) string {
-	t.Helper()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
+func actions(page string) (list []string) {
+	for _, f := range forms(page) {
+		list = append(list, f.action)
 	}
-	_ = res.Body.Close()
-	return string(text)
+	return list
 }

@@ -41,10 +41,6 @@ type limiter struct {
 	rules    []weir.RuleInfo
 }
 
-func newLimiter(given Limiter, n int) *limiter {
-	return &limiter{name: given.Name, lim: given.Limiter, keyed: given.For, denied: given.Denied, outage: given.Outage, n: n, segments: given.Limiter.Segments(), rules: given.Limiter.Rules()}
-}
-
 // of returns the limiter of a key.
 func (l *limiter) of(ctx context.Context, key []string) (*weir.Limiter, error) {
 	if l.keyed == nil {
@@ -151,7 +147,11 @@ func (h *handler) view(l *limiter, max int) limiterView {
 		return v
 	}
 	v.CountsDenied = true
-	v.Columns = strings.Join(l.names(), " / ")
+	var names []string
+	for _, s := range l.segments {
+		names = append(names, s.Name)
+	}
+	v.Columns = strings.Join(names, " / ")
 	keys := l.deniedKeys()
 	if max >= 0 && len(keys) > max {
 		v.More = fmt.Sprintf("%d of %d", max, len(keys))
@@ -196,15 +196,6 @@ func (h *handler) lookup(l *limiter, key []string) limiterView {
 		v.Fields = append(v.Fields, f)
 	}
 	return v
-}
-
-// names returns the names of the segments.
-func (l *limiter) names() []string {
-	names := make([]string, len(l.segments))
-	for i, s := range l.segments {
-		names[i] = s.Name
-	}
-	return names
 }
 
 // hashed reports whether a secret segment of key is given as its hash.
