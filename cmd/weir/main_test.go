@@ -45,9 +45,9 @@ func TestMain(m *testing.M) {
 // newTool returns a tool without a terminal, whose servers are fakes.
 func newTool(out, err io.Writer, getenv func(string) string) *tool {
 	return &tool{
-		in: bufio.NewReader(strings.NewReader("")), out: &cleaner{w: out}, err: &cleaner{w: err}, screen: out, getenv: getenv,
+		in: bufio.NewReader(strings.NewReader("")), out: out, err: err, getenv: getenv,
 		dial: func(_ context.Context, at *target) (*server, error) {
-			host, _, _ := strings.Cut(at.addrs[0], ":")
+			host, _, _ := strings.Cut(at.Addrs[0], ":")
 			if dial, ok := fakes[host]; ok {
 				return dial()
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -12,12 +13,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/explain"
 	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirfile"
 )
 
@@ -161,8 +165,8 @@ func (d *desk) answer(in io.Reader, args ...string) outcome {
 // The text of explain is in the guide: see TestGuide.
 func TestExplain(t *testing.T) {
 	d := newDesk(t)
-	d.want(exitNo, "denied by rule \"user\": 0 of 20 tokens left; full again in 1 h; the next request is allowed in 1 h\n", "peek FILE api acme ann")
-	d.want(exitOK, "allowed; the rule with the fewest tokens is \"tenant\": 171 of 200 tokens left; full again in 290 ms\n", "peek -plan pro FILE api acme ann")
+	d.want(exitNo, "denied by rule \"user\": 0 of 20 tokens left; full again in 1 h; the next request is allowed in 1 h\n", "explain -short FILE api acme ann")
+	d.want(exitOK, "allowed; the rule with the fewest tokens is \"tenant\": 171 of 200 tokens left; full again in 290 ms\n", "explain -short -plan pro FILE api acme ann")
 	var doc struct {
 		explain.Document
 		Limits string
@@ -171,7 +175,8 @@ func TestExplain(t *testing.T) {
 	if doc.Limits != "override (testdata/limits.yaml:20)" || doc.Rules[2].Limit != 200 || doc.Rules[2].Used != 9 || doc.Rules[2].Words != "algorithm: fixed window, limit: 200, window: 1h" {
 		t.Errorf("got %+v", doc)
 	}
-	d.has(exitNo, `"allowed": false`, "peek -o json FILE api acme ann")
+	d.has(exitNo, `"allowed": false`, "explain -o json FILE api acme ann")
+	d.has(exitNo, "\n\npolicy  api\n", "explain FILE api acme ann")
 	d.has(exitOK, "shadow rule new, by tenant user\n", "explain "+d.file("user: {algorithm: sliding log, limit: 1, window: 1s}, new: {algorithm: sliding log, limit: 1, window: 1s, shadow: true}", "")+" api acme ann")
 }
 
@@ -186,10 +191,9 @@ func TestPolicyErrors(t *testing.T) {
 		"explain -plan prro FILE api acme ann":  "-plan: weirfile: policy \"api\" has no plan \"prro\": did you mean \"pro\"?",
 		"explain -plan pro FILE login acme ann": "policy \"login\" has no plan \"pro\": there is none",
 		"explain -addr ip FILE api acme ann":    "-addr is \"ip\": it must be a segment of the policy: tenant user",
-		"peek FILE api acme -":                  "standard input has no line for the segment \"user\"",
+		"explain -short FILE api acme -":        "standard input has no line for the segment \"user\"",
 		"list -n 0 FILE api":                    "-n is 0",
 		"list -rule usr FILE api":               "usr",
-		"top -every 0s FILE api":                "-every is 0s",
 		"reset -rule usr FILE api acme ann":     `the limiter has no rule "usr"`,
 		"resume FILE api acme bob":              "give either -id",
 		"resume -all -id x FILE api acme bob":   "give either -id",
@@ -211,7 +215,7 @@ func TestPolicyErrors(t *testing.T) {
 		t.Errorf("got %+v", o)
 	}
 	d.env = map[string]string{"WEIR_STORE": "redis://ann:s3cret@down"}
-	for _, command := range []string{"explain FILE api a b", "peek FILE api a b", "list FILE api", "top FILE api", "pause FILE api a b", "resume -all FILE api a b", "reset FILE api a b", "conform"} {
+	for _, command := range []string{"explain FILE api a b", "explain -short FILE api a b", "list FILE api", "pause FILE api a b", "resume -all FILE api a b", "reset FILE api a b", "conform"} {
 		if o := d.run(d.args(command)...); o.code != exitUnavailable || !strings.Contains(o.err, store.ErrUnavailable.Error()) ||
 			strings.Contains(o.err, "s3cret") || strings.Contains(o.err, "\x1b") || !strings.Contains(o.err, `\u001b[2J`) {
 			t.Errorf("%q: got %+v", command, o)
@@ -241,7 +245,7 @@ func TestSecretSegments(t *testing.T) {
 	d := newDesk(t)
 	d.allow(limitsFile, "login", 2, "hunter2", "2001:db8:1:2::/64")
 	for _, command := range []string{
-		"explain", "explain -o json", "peek", "peek -o json", "reset -rule both", "reset -rule both -o json", "reset -rule account", "pause",
+		"explain", "explain -o json", "explain -short", "reset -rule both", "reset -rule both -o json", "reset -rule account", "pause",
 		"resume -all", "explain -plan pro", "explain -addr account",
 	} {
 		o := d.run(d.args(command + " FILE login hunter2 2001:db8:1:2:3::4 -addr address")...)
@@ -280,11 +284,11 @@ func TestHashedSegments(t *testing.T) {
 			t.Errorf("%q is listed as %+v", c.key, s)
 		}
 		args := " " + c.file + " api " + segments[0].Value + " " + segments[1].Value
-		d.has(exitOK, c.left, "peek"+args)
+		d.has(exitOK, c.left, "explain -short"+args)
 		d.has(exitOK, "user="+segments[1].Value+"\n", "explain"+args)
 		d.has(exitOK, "1 of 1 callers", "list -rule user"+args)
 		d.has(exitOK, "", "pause"+args)
-		d.has(exitNo, "paused", "peek"+args)
+		d.has(exitNo, "paused", "explain -short"+args)
 		d.has(exitOK, "resumed", "resume -all"+args)
 		d.has(exitOK, "reset rule user", "reset -rule user"+args)
 		d.has(exitOK, "there was nothing to reset in rule user", "reset -rule user"+args)
@@ -297,8 +301,8 @@ func TestHashedSegments(t *testing.T) {
 		}
 	}
 	const full = "allowed; the rule with the fewest tokens is \"user\": all of 20 tokens left\n"
-	d.want(exitOK, full, "peek "+open+" api acme "+looks) // a hash, but not of ann
-	d.want(exitOK, full, "peek -addr user "+hidden+" api acme %sha256="+strings.Repeat("0", 64))
+	d.want(exitOK, full, "explain -short "+open+" api acme "+looks) // a hash, but not of ann
+	d.want(exitOK, full, "explain -short -addr user "+hidden+" api acme %sha256="+strings.Repeat("0", 64))
 }
 
 // TestHostileKeys shows that keys that callers chose do not control the terminal.
@@ -308,7 +312,7 @@ func TestHostileKeys(t *testing.T) {
 	d.allow(limitsFile, "api", 20, "acme", hostile)
 	for _, args := range [][]string{
 		{"list", limitsFile, "api"}, {"explain", limitsFile, "api", "acme", hostile}, {"explain", "-o", "json", limitsFile, "api", "acme", hostile},
-		{"reset", "-rule", "tenant", limitsFile, "api", "acme", hostile}, {"peek", limitsFile, "api", "acme", "ann", hostile}, {hostile},
+		{"reset", "-rule", "tenant", limitsFile, "api", "acme", hostile}, {"explain", "-short", limitsFile, "api", "acme", "ann", hostile}, {hostile},
 		{"explain", limitsFile, hostile, "x"}, {"explain", hostile, "x", "y"}, {"check", hostile},
 	} {
 		o := d.run(args...)
@@ -334,7 +338,7 @@ USED  OF  %    RULE  CALLER                   STATE
 4     20  20   user  tenant=initech user=eve  16 of 20 tokens left; full again in 1 h
 2 of 3 callers with state
 `, "list -n 2 -rule user FILE api") // bob would be among them without the override
-	d.has(exitOK, "\n1 of 5 callers with state\n", "top -n 1 FILE api") // once: there is no terminal
+	d.has(exitOK, "\n1 of 5 callers with state\n", "list -n 1 FILE api")
 	d.run(d.args("pause FILE api initech eve")...)
 	d.want(exitOK, `
 USED  OF  %    RULE   CALLER                   STATE
@@ -352,6 +356,32 @@ USED  OF  %    RULE   CALLER                   STATE
 	}
 }
 
+// TestListAgain shows that -every replaces the list, survives an outage, and ends on Ctrl-C.
+func TestListAgain(t *testing.T) {
+	d, faulty := emptyDesk(t), weirtest.NewFaulty()
+	memory := faulty.Store.(*memory.Store)
+	d.store = struct {
+		*weirtest.Faulty
+		store.Lister
+	}{faulty, memory}
+	d.serve(limitsFile)
+	var screen strings.Builder
+	tool := newTool(&screen, &screen, func(name string) string { return d.env[name] })
+	tool.live = true
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan int)
+		go func() { done <- tool.run(ctx, []string{"list", "-every", "2s", limitsFile, "api"}) }()
+		time.Sleep(time.Second)
+		faulty.Set(weirtest.Down)
+		time.Sleep(2 * time.Second)
+		cancel()
+		if code := <-done; code != exitOK || strings.Count(screen.String(), clearScreen) != 2 || !strings.HasSuffix(screen.String(), store.ErrUnavailable.Error()+"\n") {
+			t.Errorf("code %d: %q", code, screen.String())
+		}
+	})
+}
+
 // TestUnits shows that every command asks a policy with units for 1 of each.
 func TestUnits(t *testing.T) {
 	d := newDesk(t)
@@ -359,7 +389,7 @@ func TestUnits(t *testing.T) {
 	file := d.file(live, ", units: [cents, bytes]")
 	weirtest.Allow(t, d.limiter(file, "api", "acme", "ann"), weir.Request{Key: weir.KeyOf("acme", "ann"), Costs: weir.CostsOf(map[string]int64{"cents": 19})})
 	const state = "1 of 20 cents left; full again in 1 h"
-	d.want(exitOK, "allowed; the rule with the fewest tokens is \"month\": "+state+"\n", "peek "+file+" api acme ann")
+	d.want(exitOK, "allowed; the rule with the fewest tokens is \"month\": "+state+"\n", "explain -short "+file+" api acme ann")
 	d.has(exitOK, "\n19    20  95  month  tenant=acme user=ann  "+state+"\n1 of 1 callers with state\n", "list -rule month "+file+" api")
 	d.has(exitOK, "limit  algorithm: fixed window, limit: 20, window: 1h, unit: cents\n", "explain "+file+" api acme ann")
 	d.want(exitOK, "ID\n", "pause "+file+" api acme ann")
@@ -380,20 +410,20 @@ func TestPause(t *testing.T) {
 	if second.Rule != "pause" || second.Seconds != 60 || second.ID != d.ids[1] {
 		t.Errorf("got %+v", second)
 	}
-	d.has(exitNo, `denied by rule "pause"`, "peek FILE api acme bob")
+	d.has(exitNo, `denied by rule "pause"`, "explain -short FILE api acme bob")
 	d.want(exitOK, "resumed; the caller is paused for another 1m0s\n", "resume -id ID1 FILE api acme bob")
 	d.want(exitNo, "there is no such pause; the caller is paused for another 1m0s\n", "resume -id ID1 FILE api acme bob")
 	d.has(exitOK, `"paused": false`, "resume -o json -all FILE api acme bob")
 	d.want(exitNo, "there is no such pause\n", "resume -all FILE api acme bob")
-	d.has(exitOK, "allowed;", "peek FILE api acme bob")
+	d.has(exitOK, "allowed;", "explain -short FILE api acme bob")
 	d.want(exitOK, "ID\n", "pause -for 1d12h FILE api acme bob")
-	d.want(exitNo, "denied by rule \"pause\": paused: the next request is allowed in 1 d 12 h\n", "peek FILE api acme bob")
+	d.want(exitNo, "denied by rule \"pause\": paused: the next request is allowed in 1 d 12 h\n", "explain -short FILE api acme bob")
 
 	// It asks before it stops other keys than the one given.
 	d.ids = nil
 	args := d.file("pause: {by: [tenant], algorithm: pause}", "") + " api acme ann"
 	d.fails(exitUsage, "This pauses all keys with the same tenant. Without a terminal to ask, it needs -yes", "pause "+args)
-	d.want(exitOK, "allowed: not paused\n", "peek "+args)
+	d.want(exitOK, "allowed: not paused\n", "explain -short "+args)
 	d.want(exitOK, "ID\n", "pause -yes "+args)
 	d.want(exitOK, "ID\n", "pause -yes "+args)
 	d.want(exitOK, "resumed; the caller is paused for another 5m0s\n", "resume -id ID1 "+args)
@@ -404,7 +434,7 @@ func TestPause(t *testing.T) {
 func TestReset(t *testing.T) {
 	d := newDesk(t)
 	d.has(exitOK, `"weir:api:{acme}:user.f2:ann"`, "reset -o json -rule user FILE api acme ann")
-	d.has(exitOK, "all of 20 tokens left\n", "peek FILE api acme ann")
+	d.has(exitOK, "all of 20 tokens left\n", "explain -short FILE api acme ann")
 
 	// More than one rule, and a rule that others share.
 	d.fails(exitUsage, "This resets rule pause (weir:api:{acme}:pause.p1:bob) and rule user (weir:api:{acme}:user.f2:bob). Without a terminal to ask, it needs -yes", "reset FILE api acme bob")
