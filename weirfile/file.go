@@ -118,7 +118,7 @@ func (f *File) Warnings() error {
 			for _, rule := range p.effective(o) {
 				own := *p.rule(rule.Name)
 				theirs, _ := among(p.effective(&others), own)
-				if by := p.place(own).names; len(by) < len(p.segments()) && !reflect.DeepEqual(rule.Algorithm, theirs.Algorithm) {
+				if by := own.By; by != nil && len(by) < len(p.segments()) && !reflect.DeepEqual(rule.Algorithm, theirs.Algorithm) {
 					r.fail(o.at, "the override of the key changes the rule %q, which counts all keys with the same %s together: give all of them the same limit, for example by a plan", rule.Name, strings.Join(by, " and "))
 				}
 			}
