@@ -90,7 +90,7 @@ type differ struct {
 func (d *differ) add(c Change) { d.changes = append(d.changes, c) }
 
 // policy compares two policies with one name.
-func (d *differ) policy(old, p *filePolicy) {
+func (d *differ) policy(old, p *Policy) {
 	for _, unit := range p.Units {
 		if !slices.Contains(old.Units, unit) {
 			d.add(Change{Policy: p.Name, Effect: Added, To: "unit: " + quote(unit), Text: "programs that have this file can name the unit in Request.Costs, and a later file can add a rule that counts it", Line: p.fields["units"].line})
@@ -146,12 +146,12 @@ func (d *differ) policy(old, p *filePolicy) {
 
 // newlyCounts reports whether rule is the first that makes requests name its unit: old has
 // no rule, apart from shadow rules, that counts it.
-func newlyCounts(old *filePolicy, rule weir.Rule) bool {
+func newlyCounts(old *Policy, rule weir.Rule) bool {
 	return rule.Unit != "" && !rule.Shadow && !slices.ContainsFunc(old.Rules, func(r weir.Rule) bool { return r.Unit == rule.Unit && !r.Shadow })
 }
 
 // mustName says what programs must do before a file has rule. It is "" if they do it now.
-func mustName(old *filePolicy, rule weir.Rule) string {
+func mustName(old *Policy, rule weir.Rule) string {
 	if !newlyCounts(old, rule) || !slices.Contains(old.Units, rule.Unit) {
 		return "" // in the second case, a running program rejects the file
 	}
@@ -159,41 +159,41 @@ func mustName(old *filePolicy, rule weir.Rule) string {
 }
 
 // plans compares the plans.
-func (d *differ) plans(old, p *filePolicy) {
-	for i := range p.plans {
-		plan := &p.plans[i]
-		c := Change{Policy: p.Name, Plan: plan.name, Line: plan.at.line}
-		was := old.plan(plan.name)
+func (d *differ) plans(old, p *Policy) {
+	for i := range p.Plans {
+		plan := &p.Plans[i]
+		c := Change{Policy: p.Name, Plan: plan.Name, Line: plan.at.line}
+		was := old.plan(plan.Name)
 		if was == nil {
 			c.Effect, c.Text = Added, "callers keep the state that they have under other limits"
 			d.add(c)
-			was = &filePlan{} // the limits of the policy
+			was = &Plan{} // the limits of the policy
 		}
-		d.limits(c, old, p, was.rules, plan.rules)
+		d.limits(c, old, p, was.Rules, plan.Rules)
 	}
 }
 
 // overrides compares the overrides.
-func (d *differ) overrides(old, p *filePolicy) {
-	before := make(map[weir.Key]*fileOverride, len(old.overrides))
-	for i := range old.overrides {
-		before[old.overrides[i].key] = &old.overrides[i]
+func (d *differ) overrides(old, p *Policy) {
+	before := make(map[weir.Key]*Override, len(old.Overrides))
+	for i := range old.Overrides {
+		before[old.Overrides[i].Key] = &old.Overrides[i]
 	}
-	for i := range p.overrides {
-		o := &p.overrides[i]
-		c := Change{Policy: p.Name, Key: p.shown(o.key, old), Line: o.at.line}
-		was := before[o.key]
-		delete(before, o.key)
+	for i := range p.Overrides {
+		o := &p.Overrides[i]
+		c := Change{Policy: p.Name, Key: p.shown(o.Key, old), Line: o.at.line}
+		was := before[o.Key]
+		delete(before, o.Key)
 		if was == nil {
 			c.Effect, c.Text = Added, "the caller keeps the state that it has under other limits"
 			d.add(c)
-			was = &fileOverride{} // the limits of the policy
+			was = &Override{} // the limits of the policy
 		}
 		d.limits(c, old, p, old.effective(was), p.effective(o))
 	}
-	for i := range old.overrides {
-		if o := &old.overrides[i]; before[o.key] != nil {
-			c := Change{Policy: p.Name, Key: old.shown(o.key, p), Effect: Removed, Text: "the caller has the limits of its plan, and keeps its state"}
+	for i := range old.Overrides {
+		if o := &old.Overrides[i]; before[o.Key] != nil {
+			c := Change{Policy: p.Name, Key: old.shown(o.Key, p), Effect: Removed, Text: "the caller has the limits of its plan, and keeps its state"}
 			d.add(c)
 			d.limits(c, old, p, old.effective(o), nil)
 		}
@@ -201,11 +201,11 @@ func (d *differ) overrides(old, p *filePolicy) {
 }
 
 // effective returns the rules of an override, with those of its plan.
-func (p *filePolicy) effective(o *fileOverride) []fileRule {
-	rules := slices.Clone(o.rules)
-	if plan := p.plan(o.plan); plan != nil {
-		for _, r := range plan.rules {
-			if !slices.ContainsFunc(rules, func(other fileRule) bool { return other.Name == r.Name }) {
+func (p *Policy) effective(o *Override) []weir.Rule {
+	rules := slices.Clone(o.Rules)
+	if plan := p.plan(o.Plan); plan != nil {
+		for _, r := range plan.Rules {
+			if !slices.ContainsFunc(rules, func(other weir.Rule) bool { return other.Name == r.Name }) {
 				rules = append(rules, r)
 			}
 		}
@@ -215,7 +215,7 @@ func (p *filePolicy) effective(o *fileOverride) []fileRule {
 
 // limits compares the limits of a plan or an override. What happens to the keys is
 // reported for the policy.
-func (d *differ) limits(c Change, old, p *filePolicy, before, after []fileRule) {
+func (d *differ) limits(c Change, old, p *Policy, before, after []weir.Rule) {
 	for _, rule := range p.Rules {
 		was := old.rule(rule.Name)
 		if was == nil || tag(was.Algorithm) != tag(rule.Algorithm) {
@@ -252,7 +252,7 @@ func (f *File) words(r weir.Rule) string {
 
 // callers returns the segments of a caller in old and in p. A segment of p is that of old with its
 // name or, if only its name has changed, at its place. Otherwise, it is another.
-func callers(old, p *filePolicy) (before, after []string) {
+func callers(old, p *Policy) (before, after []string) {
 	before, after = old.segments(), slices.Clone(p.segments())
 	for i, name := range p.segments() {
 		if i < len(before) && !slices.Contains(before, name) && !slices.Contains(p.segments(), before[i]) {
@@ -264,8 +264,8 @@ func callers(old, p *filePolicy) (before, after []string) {
 
 // storeKeys returns the first key in the store of each rule of old and of p, for one caller. The
 // segments are their own names.
-func (d *differ) storeKeys(old, p *filePolicy) (before, after map[string]string) {
-	keys := func(f *File, p *filePolicy, segments []string) map[string]string {
+func (d *differ) storeKeys(old, p *Policy) (before, after map[string]string) {
+	keys := func(f *File, p *Policy, segments []string) map[string]string {
 		byRule := map[string]string{}
 		if lim, err := p.limiter(memory.New(nil), f.options.Limiter); err == nil { // it is valid
 			list, _ := lim.StoreKeys(weir.KeyOf(segments...))
@@ -283,7 +283,7 @@ func (d *differ) storeKeys(old, p *filePolicy) (before, after map[string]string)
 }
 
 // shown returns the segments of a key, and hides what is secret in p or in other.
-func (p *filePolicy) shown(key weir.Key, other *filePolicy) []string {
+func (p *Policy) shown(key weir.Key, other *Policy) []string {
 	list := key.Segments()
 	for i, name := range p.segments() {
 		if slices.Contains(p.Secret, name) || slices.Contains(other.Secret, name) {

@@ -230,7 +230,7 @@ func (d *differ) rejects() []Change {
 }
 
 // supports returns a function that reports whether a request is valid for the policy p.
-func (f *File) supports(p *filePolicy) func(r weir.Request) bool {
+func (f *File) supports(p *Policy) func(r weir.Request) bool {
 	lim, err := p.limiter(memory.New(nil), f.options.Limiter)
 	key, ones := weir.KeyOf(p.segments()...), unit.Each(lim, 1)
 	return func(r weir.Request) bool {
