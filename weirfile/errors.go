@@ -14,9 +14,10 @@ import (
 // An Error is one mistake in a file. The error of [Load] and [Parse] joins all of them:
 // its method Unwrap() []error lists them.
 type Error struct {
-	File         string // as given to Load or Parse
-	Line, Column int    // from 1; 0 if the mistake has no place
-	Text         string // what was given, what is wrong, and what would be right
+	File   string `json:"-"`                // as given to Load or Parse
+	Line   int    `json:"line,omitempty"`   // from 1; 0 if the mistake has no place
+	Column int    `json:"column,omitempty"` // from 1; 0 if the mistake has no place
+	Text   string `json:"text"`             // what was given, what is wrong, and what would be right
 
 	is error
 }
