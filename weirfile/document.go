@@ -157,10 +157,7 @@ func (r *reader) limits(n *yaml.Node, what string, p *Policy, plan *Plan) (list 
 	r.pairs(n, what, func(name string, key, value *yaml.Node) {
 		own := p.rule(name)
 		if own == nil {
-			var known []string
-			for _, rule := range p.Rules {
-				known = append(known, rule.Name)
-			}
+			known := namesOf(p.Rules, func(rule weir.Rule) string { return rule.Name })
 			r.fail(placeOf(key), "%s has a rule %q, which the policy lacks: %s", what, name, suggest(name, known))
 			return
 		}
@@ -276,12 +273,15 @@ func (p *Policy) plan(name string) *Plan {
 	return nil
 }
 
-func (p *Policy) planNames() []string {
-	var list []string
-	for i := range p.Plans {
-		list = append(list, p.Plans[i].Name)
+func (p *Policy) planNames() []string { return namesOf(p.Plans, func(p Plan) string { return p.Name }) }
+
+// namesOf returns the names of the elements of list.
+func namesOf[T any](list []T, name func(T) string) []string {
+	var all []string
+	for _, element := range list {
+		all = append(all, name(element))
 	}
-	return list
+	return all
 }
 
 // planOf reads the name of a plan of p.

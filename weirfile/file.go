@@ -218,11 +218,7 @@ func (f *File) policy(name string) *Policy {
 }
 
 func (f *File) policyNames() []string {
-	var list []string
-	for _, p := range f.policies {
-		list = append(list, p.Name)
-	}
-	return list
+	return namesOf(f.policies, func(p *Policy) string { return p.Name })
 }
 
 // Describe returns a in the words of f: see the function [Describe].
