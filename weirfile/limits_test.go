@@ -137,7 +137,7 @@ func TestFor(t *testing.T) {
 		if got := wordsOf(lim); got != c.want {
 			t.Errorf("%s %q %v: got %s, want %s", c.policy, c.plan, c.key.Segments(), got, c.want)
 		}
-		if again, _ := l.For(t.Context(), c.policy, c.plan, c.key); again != lim {
+		if limiter(t, l, c.policy, c.plan, c.key.Segments()...) != lim {
 			t.Errorf("%s %q %v: got another limiter the second time", c.policy, c.plan, c.key.Segments())
 		}
 		if s, err := l.Source(t.Context(), c.policy, c.plan, c.key); err != nil || s.String() != c.source {
@@ -155,8 +155,14 @@ func TestFor(t *testing.T) {
 	}
 }
 
-func TestZeroLimits(t *testing.T) {
+// Mistakes of the program are errors.
+func TestInvalid(t *testing.T) {
 	t.Parallel()
+	for _, opts := range []*Options{{Interval: -1}, {OverrideAge: -1}, {MaxOverrides: -1}} {
+		if _, err := Parse("x.yaml", []byte(shop), opts); err == nil || !strings.Contains(err.Error(), "it must be 0, which means") {
+			t.Errorf("%+v: got %v", opts, err)
+		}
+	}
 	for _, l := range []*Limits{nil, new(Limits)} {
 		if lim, err := l.For(t.Context(), "api", "", weir.KeyOf("a")); err == nil || lim != nil {
 			t.Errorf("For: got %v, %v", lim, err)

@@ -215,15 +215,6 @@ func TestReloadKeepsOverrides(t *testing.T) {
 	}
 }
 
-func TestIntervalIsChecked(t *testing.T) {
-	t.Parallel()
-	for _, opts := range []*Options{{Interval: -1}, {OverrideAge: -1}, {MaxOverrides: -1}} {
-		if _, err := Parse("x.yaml", []byte(shop), opts); err == nil || !strings.Contains(err.Error(), "it must be 0, which means") {
-			t.Errorf("%+v: got %v", opts, err)
-		}
-	}
-}
-
 // While the file changes under load, no caller gets more than the highest limit, the used
 // tokens stay used, and the status describes the limits in use.
 func TestReloadUnderLoad(t *testing.T) {
