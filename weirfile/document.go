@@ -28,23 +28,15 @@ var (
 // document reads the policies.
 func (r *reader) document(root *yaml.Node) []*Policy {
 	var list []*Policy
-	found := false
-	r.pairs(root, "the file", func(name string, key, value *yaml.Node) {
-		switch name {
-		case "policies":
-			found = true
-			r.pairs(value, "policies", func(name string, key, value *yaml.Node) {
-				list = append(list, r.policy(name, key, value))
-			})
-			if value.Kind == yaml.MappingNode && len(value.Content) == 0 {
-				r.fail(placeOf(value), "policies is empty: it must have at least one policy")
-			}
-		case "$schema":
-		default:
-			r.unknown(key, "the file", fileFields)
+	values, _ := r.parts(root, "the file", fileFields)
+	if n := values["policies"]; n != nil {
+		r.pairs(n, "policies", func(name string, key, value *yaml.Node) {
+			list = append(list, r.policy(name, key, value))
+		})
+		if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
+			r.fail(placeOf(n), "policies is empty: it must have at least one policy")
 		}
-	})
-	if root.Kind == yaml.MappingNode && !found && len(r.errors) == 0 {
+	} else if root.Kind == yaml.MappingNode && len(r.errors) == 0 {
 		r.fail(placeOf(root), "the file has no field \"policies\": it must have one")
 	}
 	return list
@@ -53,15 +45,9 @@ func (r *reader) document(root *yaml.Node) []*Policy {
 // policy reads one policy.
 func (r *reader) policy(name string, key, value *yaml.Node) *Policy {
 	what := fmt.Sprintf("policy %q", name)
-	p := &Policy{Policy: weir.Policy{Name: name}, Line: key.Line, at: placeOf(key), fields: map[string]place{}}
-	parts := map[string]*yaml.Node{}
-	r.pairs(value, what, func(name string, key, value *yaml.Node) {
-		if !policyFields.has(name) {
-			r.unknown(key, what, policyFields)
-			return
-		}
-		parts[name], p.fields[name] = value, placeOf(key)
-	})
+	p := &Policy{Policy: weir.Policy{Name: name}, Line: key.Line, at: placeOf(key)}
+	var parts map[string]*yaml.Node
+	parts, p.fields = r.parts(value, what, policyFields)
 	if n := parts["segments"]; n != nil {
 		if p.Segments = r.texts(n, "segments"); len(p.Segments) == 0 {
 			if n.Kind == yaml.SequenceNode {
@@ -205,19 +191,8 @@ func (r *reader) overrides(n *yaml.Node, what string, p *Policy) {
 	p.Overrides = make([]Override, 0, len(items))
 	for _, item := range items {
 		o := Override{Line: item.Line, at: placeOf(item)}
-		var key, plan, rules *yaml.Node
-		r.pairs(item, "an override", func(name string, at, value *yaml.Node) {
-			switch name {
-			case "key":
-				key = value
-			case "plan":
-				plan = value
-			case "rules":
-				rules = value
-			default:
-				r.unknown(at, "an override", overrideFields)
-			}
-		})
+		values, _ := r.parts(item, "an override", overrideFields)
+		key, plan, rules := values["key"], values["plan"], values["rules"]
 		if item.Kind != yaml.MappingNode {
 			continue
 		}

@@ -106,6 +106,20 @@ func (r *reader) pairs(n *yaml.Node, what string, each func(name string, key, va
 	}
 }
 
+// parts returns the values of the known fields of the mapping n, and the places of the fields. It
+// reports the others.
+func (r *reader) parts(n *yaml.Node, what string, known names) (values map[string]*yaml.Node, places map[string]place) {
+	values, places = map[string]*yaml.Node{}, map[string]place{}
+	r.pairs(n, what, func(name string, key, value *yaml.Node) {
+		if !known.has(name) {
+			r.unknown(key, what, known)
+			return
+		}
+		values[name], places[name] = value, placeOf(key)
+	})
+	return values, places
+}
+
 // items returns the elements of the list n.
 func (r *reader) items(n *yaml.Node, what string) []*yaml.Node {
 	if n.Kind != yaml.SequenceNode {
