@@ -27,15 +27,11 @@ func api() *weir.Limiter {
 	if err != nil {
 		panic(err)
 	}
-	ctx := context.Background()
-	for range 25 {
-		if _, err := lim.Allow(ctx, "acme", "ann"); err != nil {
-			panic(err)
-		}
-	}
-	for range 5 {
-		if _, err := lim.Allow(ctx, "acme", "bob"); err != nil {
-			panic(err)
+	for user, n := range map[string]int{"ann": 25, "bob": 5} {
+		for range n {
+			if _, err := lim.Allow(context.Background(), "acme", user); err != nil {
+				panic(err)
+			}
 		}
 	}
 	return lim
@@ -77,6 +73,7 @@ func ExampleDocument() {
 		fmt.Println(err)
 		return
 	}
+	doc.Rules = doc.Rules[1:] // one is enough here
 	out := json.NewEncoder(os.Stdout)
 	out.SetIndent("", "  ")
 	_ = out.Encode(doc)
@@ -98,27 +95,6 @@ func ExampleDocument() {
 	//   "retry_after": 0,
 	//   "why": "allowed; the rule with the fewest tokens is \"user\": 15 of 20 tokens left; full again in 500 ms",
 	//   "rules": [
-	//     {
-	//       "name": "tenant",
-	//       "by": [
-	//         "tenant"
-	//       ],
-	//       "algorithm": "tokenbucket",
-	//       "words": "a bucket of 200 tokens, refilled at 100 tokens per second",
-	//       "cost": 1,
-	//       "keys": [
-	//         "weir:api:{acme}:tenant.t2"
-	//       ],
-	//       "slot": 11304,
-	//       "limit": 200,
-	//       "window": 2,
-	//       "used": 25,
-	//       "remaining": 175,
-	//       "allowed": true,
-	//       "retry_after": 0,
-	//       "reset_after": 0.25,
-	//       "state": "175 of 200 tokens left; full again in 250 ms"
-	//     },
 	//     {
 	//       "name": "user",
 	//       "by": [

@@ -19,7 +19,6 @@ package explain
 
 import (
 	"context"
-	"slices"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/storekey"
@@ -60,7 +59,11 @@ func ExplainKey(ctx context.Context, lim *weir.Limiter, k weir.Key) (*Document, 
 	}
 	for i, info := range rules {
 		if info.Shadow {
-			if each[i], err = peekOnly(ctx, bare, info.Name, peek); err != nil {
+			only, err := bare.Only(info.Name)
+			if err != nil {
+				return nil, err
+			}
+			if each[i], err = only.Decide(ctx, peek, nil); err != nil {
 				return nil, err
 			}
 		}
@@ -72,15 +75,6 @@ func ExplainKey(ctx context.Context, lim *weir.Limiter, k weir.Key) (*Document, 
 	}
 	doc.Why = why(doc, res.Rule)
 	return doc, nil
-}
-
-// peekOnly peeks at one rule of lim.
-func peekOnly(ctx context.Context, lim *weir.Limiter, rule string, peek weir.Request) (weir.Result, error) {
-	only, err := lim.Only(rule)
-	if err != nil {
-		return weir.Result{}, err
-	}
-	return only.Decide(ctx, peek, nil)
 }
 
 // segments returns the segments of k as the store has them: secret and long ones are
@@ -95,10 +89,4 @@ func segments(lim *weir.Limiter, k weir.Key) []Segment {
 		}
 	}
 	return list
-}
-
-// find returns the rule of the document with that name.
-func (d *Document) find(name string) *Rule {
-	i := slices.IndexFunc(d.Rules, func(r Rule) bool { return r.Name == name })
-	return &d.Rules[max(i, 0)]
 }

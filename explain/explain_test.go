@@ -12,30 +12,10 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/explain"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
-
-// A world is a memory store whose clock stands still until it is moved.
-type world struct {
-	st  *memory.Store
-	now time.Time
-}
-
-func newWorld() *world {
-	w := &world{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	w.st = memory.New(&memory.Options{Now: func() time.Time { return w.now }})
-	return w
-}
-
-func (w *world) limiter(t *testing.T, p weir.Policy) *weir.Limiter {
-	t.Helper()
-	lim, err := weir.NewPolicy(w.st, p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lim
-}
 
 func explained(t *testing.T, lim *weir.Limiter, key ...string) *explain.Document {
 	t.Helper()
@@ -46,26 +26,47 @@ func explained(t *testing.T, lim *weir.Limiter, key ...string) *explain.Document
 	return doc
 }
 
-// The sentences of every algorithm, untouched, in use, and at the limit or beyond.
+// A rule has its limit in words, and the name of its algorithm.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	spans := []algorithm.Span{{Limit: 3, Window: 2 * time.Second}, {Limit: 9, Window: 10 * time.Second}}
+	for want, a := range map[string]algorithm.Algorithm{
+		"gcra: 10 tokens per second, burst 20":                                                  algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20},
+		"tokenbucket: a bucket of 4 tokens, refilled at 2 tokens per minute, at once":           algorithm.TokenBucket{Capacity: 4, Refill: algorithm.PerMinute(2), AtOnce: true},
+		"leakybucket: a queue that 10 requests per second leave, and in which up to 9 wait":     algorithm.LeakyBucket{Rate: algorithm.PerSecond(10), Queue: 9},
+		"fixedwindow: 1 token in each window of 1 h, aligned to the clock":                      algorithm.FixedWindow{Limit: 1, Window: time.Hour, Aligned: true},
+		"slidinglog: 3 tokens in any 1 min":                                                     algorithm.SlidingLog{Limit: 3, Window: time.Minute},
+		"slidingcounter: 3 tokens in any 1 min, estimated":                                      algorithm.SlidingCounter{Limit: 3, Window: time.Minute},
+		"slidingbuckets: 3 tokens in any 2 s and 9 tokens in any 10 s":                          algorithm.SlidingBuckets{Width: time.Second, Spans: spans},
+		"metadatawindow: 3 tokens in each window of 1 min":                                      algorithm.MetadataWindow{Limit: 3, Window: time.Minute},
+		"concurrency: 2 leases at once, each for up to 30 s":                                    algorithm.Concurrency{Limit: 2, Lease: 30 * time.Second},
+		"pause: no limit, unless the key is paused":                                             algorithm.Pause{},
+		"calendar: 10 tokens in each week, which starts on Monday at 06:00:00 in Europe/Berlin": algorithm.Calendar{Limit: 10, Every: algorithm.Week, Day: 1, At: 6 * time.Hour, Zone: "Europe/Berlin"},
+	} {
+		r := explained(t, weirtest.New(t, memory.New(nil), a), "ann").Rules[0]
+		if got := r.Algorithm + ": " + r.Words; got != want || r.Name != r.Algorithm {
+			t.Errorf("got %q of %q, want %q", got, r.Name, want)
+		}
+	}
+}
+
+// The sentences of each type of rule, untouched, in use, and at the limit or beyond.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	type step struct {
 		request weir.Request
 		pass    time.Duration // after it
 	}
-	lease := func(id string) step { return step{request: weir.Request{ID: id}} }
 	cost := func(n int64) step { return step{request: weir.Request{Cost: n}} }
 	force := func(n int64) step { return step{request: weir.Request{Op: weir.Force, Cost: n}} }
 	for _, c := range []struct {
-		name  string
 		a     algorithm.Algorithm
-		words string
 		steps []step
 		want  []string // before each step, and at the end
 		used  int64
 	}{
 		{
-			"gcra", algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, "10 tokens per second, burst 20",
+			algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20},
 			[]step{cost(17), cost(3), force(30)},
 			[]string{
 				"all of 20 tokens left", "3 of 20 tokens left; full again in 1.7 s",
@@ -74,12 +75,7 @@ func TestStates(t *testing.T) {
 			}, 20,
 		},
 		{
-			"tokenbucket", algorithm.TokenBucket{Capacity: 4, Refill: algorithm.PerMinute(2), AtOnce: true}, "a bucket of 4 tokens, refilled at 2 tokens per minute, at once",
-			[]step{{weir.Request{Cost: 4}, 20 * time.Second}},
-			[]string{"all of 4 tokens left", "0 of 4 tokens left; full again in 1 min 40 s; the next request is allowed in 40 s"}, 4,
-		},
-		{
-			"leakybucket", algorithm.LeakyBucket{Rate: algorithm.PerSecond(10), Queue: 9}, "a queue that 10 requests per second leave, and in which up to 9 wait",
+			algorithm.LeakyBucket{Rate: algorithm.PerSecond(10), Queue: 9},
 			[]step{cost(1), {request: weir.Request{MaxWait: time.Second}}},
 			[]string{
 				"the queue of 10 turns is empty",
@@ -88,58 +84,33 @@ func TestStates(t *testing.T) {
 			}, 2,
 		},
 		{
-			"fixedwindow", algorithm.FixedWindow{Limit: 1, Window: time.Hour, Aligned: true}, "1 token in each window of 1 h, aligned to the clock",
+			algorithm.FixedWindow{Limit: 1, Window: time.Hour, Aligned: true},
 			[]step{{weir.Request{}, 59 * time.Minute}},
 			[]string{"all of 1 token left", "0 of 1 token left; full again in 1 min; the next request is allowed in 1 min"}, 1,
 		},
 		{
-			"slidinglog", algorithm.SlidingLog{Limit: 3, Window: time.Minute}, "3 tokens in any 1 min",
-			[]step{cost(2)},
-			[]string{"all of 3 tokens left", "1 of 3 tokens left; full again in 1 min"}, 2,
-		},
-		{
-			"slidingcounter", algorithm.SlidingCounter{Limit: 3, Window: time.Minute}, "3 tokens in any 1 min, estimated",
-			[]step{cost(2)},
-			[]string{"all of 3 tokens left", "1 of 3 tokens left; full again in 2 min"}, 2,
-		},
-		{
-			"slidingbuckets", algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Limit: 3, Window: 2 * time.Second}, {Limit: 9, Window: 10 * time.Second}}},
-			"3 tokens in any 2 s and 9 tokens in any 10 s",
-			[]step{cost(3)},
-			[]string{"all of 3 tokens left", "0 of 3 tokens left; full again in 10 s; the next request is allowed in 2 s"}, 3,
-		},
-		{
-			"metadatawindow", algorithm.MetadataWindow{Limit: 3, Window: time.Minute}, "3 tokens in each window of 1 min",
-			[]step{cost(1)},
-			[]string{"all of 3 tokens left", "2 of 3 tokens left; full again in 1 min"}, 1,
-		},
-		{
-			"concurrency", algorithm.Concurrency{Limit: 2, Lease: 30 * time.Second}, "2 leases at once, each for up to 30 s",
-			[]step{{weir.Request{ID: "a"}, 10 * time.Second}, lease("b")},
+			algorithm.Concurrency{Limit: 2, Lease: 30 * time.Second},
+			[]step{{weir.Request{ID: "a"}, 10 * time.Second}, {request: weir.Request{ID: "b"}}},
 			[]string{
 				"none of 2 leases held", "1 of 2 leases held; the last one expires in 20 s unless it is renewed",
 				"2 of 2 leases held; the next request is allowed when one is released, or in 20 s when one expires; the last one expires in 30 s unless it is renewed",
 			}, 2,
 		},
 		{
-			"calendar", algorithm.Calendar{Limit: 10, Every: algorithm.Week, Day: 1, At: 6 * time.Hour, Zone: "Europe/Berlin"},
-			"10 tokens in each week, which starts on Monday at 06:00:00 in Europe/Berlin",
-			[]step{cost(10)},
-			[]string{"all of 10 tokens left", "0 of 10 tokens left; full again in 4 d 5 h; the next request is allowed in 4 d 5 h"}, 10,
+			algorithm.Pause{},
+			[]step{{weir.Request{Op: weir.Pause, ID: "a", For: time.Minute}, time.Second}},
+			[]string{"not paused", "paused: the next request is allowed in 59 s"}, algorithm.MaxTokens,
 		},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%T", c.a), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld()
-			lim := w.limiter(t, weir.Policy{Name: "api", Rules: []weir.Rule{{Algorithm: c.a}}})
+			clock := weirtest.NewClock()
+			lim := weirtest.New(t, weirtest.NewStore(clock), c.a)
 			for i, want := range c.want {
 				doc := explained(t, lim, "ann")
 				r := doc.Rules[0]
 				if r.State != want {
 					t.Errorf("after %d steps: got  %q\nwant %q", i, r.State, want)
-				}
-				if r.Words != c.words || r.Algorithm != c.name || r.Name != c.name {
-					t.Errorf("got the words %q of %q, want %q", r.Words, r.Algorithm, c.words)
 				}
 				if !strings.HasSuffix(doc.Why, want) || doc.Allowed != strings.HasPrefix(doc.Why, "allowed: ") || doc.Allowed != r.Allowed || (doc.DeniedBy == "") != doc.Allowed {
 					t.Errorf("got %q, allowed %v, denied by %q", doc.Why, doc.Allowed, doc.DeniedBy)
@@ -147,10 +118,8 @@ func TestStates(t *testing.T) {
 				if i < len(c.steps) {
 					request := c.steps[i].request
 					request.Key = weir.KeyOf("ann")
-					if res, err := lim.Decide(t.Context(), request, nil); err != nil || !res.Allowed {
-						t.Fatalf("step %d: %+v, %v", i, res, err)
-					}
-					w.now = w.now.Add(c.steps[i].pass)
+					weirtest.Allow(t, lim, request)
+					clock.Advance(c.steps[i].pass)
 				} else if r.Used != c.used || r.Share() != float64(c.used)/float64(r.Limit) {
 					t.Errorf("got %d used, a share of %v, want %d of %d", r.Used, r.Share(), c.used, r.Limit)
 				}
@@ -163,12 +132,11 @@ func TestStates(t *testing.T) {
 // shadow rule would have done. Secret segments are nowhere in clear.
 func TestExplainSeveralRules(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
 	second := func(n int64) algorithm.Algorithm {
 		return algorithm.FixedWindow{Limit: n, Window: time.Duration(n) * time.Second}
 	}
-	lim := w.limiter(t, weir.Policy{
-		Name: "api", Segments: []string{"tenant", "token"}, Secret: []string{"token"},
+	lim := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weir.Policy{
+		Segments: []string{"tenant", "token"}, Secret: []string{"token"},
 		Rules: []weir.Rule{
 			{Name: "tenant", By: []string{"tenant"}, Algorithm: second(3)},
 			{Name: "trial", By: []string{"token"}, Algorithm: second(1), Shadow: true},
@@ -177,9 +145,7 @@ func TestExplainSeveralRules(t *testing.T) {
 		},
 	})
 	for range 2 {
-		if _, err := lim.Allow(t.Context(), "acme", "hunter2"); err != nil {
-			t.Fatal(err)
-		}
+		weirtest.Allow(t, lim, weir.Request{Key: weir.KeyOf("acme", "hunter2")})
 	}
 	doc := explained(t, lim, "acme", "hunter2")
 	want := `denied by rule "five": 0 of 100 tokens left; full again in 1 min 40 s; the next request, of 50 tokens, is allowed in 1 min 40 s` +
@@ -216,26 +182,19 @@ func TestExplainSeveralRules(t *testing.T) {
 // A rule that counts a unit is asked about 1 of it, and its amounts have the unit's name.
 func TestExplainUnits(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
 	cents := algorithm.FixedWindow{Limit: 10, Window: time.Hour}
-	lim := w.limiter(t, weir.Policy{
-		Name: "llm", Units: []string{"input", "cents"},
+	lim := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weir.Policy{
+		Units: []string{"input", "cents"},
 		Rules: []weir.Rule{{Name: "calls", Algorithm: cents, Cost: 2}, {Name: "month", Algorithm: cents, Unit: "cents"}, {Name: "trial", Algorithm: cents, Unit: "input", Shadow: true}},
 	})
-	request := weir.Request{Key: weir.KeyOf("ann"), Costs: weir.CostsOf(map[string]int64{"input": 10, "cents": 9})}
-	if res, err := lim.Decide(t.Context(), request, nil); err != nil || !res.Allowed {
-		t.Fatal(res, err)
-	}
+	weirtest.Allow(t, lim, weir.Request{Key: weir.KeyOf("ann"), Costs: weir.CostsOf(map[string]int64{"input": 10, "cents": 9})})
 	doc := explained(t, lim, "ann")
 	const month, trial = "1 of 10 cents left; full again in 1 h", "0 of 10 input left; full again in 1 h; the next request is allowed in 1 h"
 	want := `allowed; the rule with the fewest tokens is "month": ` + month + `; the shadow rule "trial" would deny it: ` + trial
 	if r := doc.Rules[1]; doc.Why != want || r.Unit != "cents" || r.Cost != 1 || r.Words != "10 tokens in each window of 1 h, counted in cents" || doc.Rules[0].Unit != "" {
 		t.Errorf("got %q and %+v, want %q", doc.Why, r, want)
 	}
-	limited, err := lim.With(weir.Rule{Name: "month", Algorithm: algorithm.FixedWindow{Limit: 9, Window: time.Hour}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limited := weirtest.With(t, lim, weir.Rule{Name: "month", Algorithm: weirtest.Window(9, time.Hour)})
 	for want, opts := range map[string]*explain.ListOptions{"trial " + trial: nil, "month 0 of 9 cents left; full again in 1 h; the next request is allowed in 1 h": {Rule: "month", Limiter: func(*explain.Caller) *weir.Limiter { return limited }}} {
 		top, err := explain.Top(t.Context(), lim, 9, opts)
 		if err != nil || len(top.Callers) == 0 || top.Callers[0].Rule+" "+top.Callers[0].State != want {
@@ -265,7 +224,7 @@ func TestDurationJSON(t *testing.T) {
 
 func TestExplainErrors(t *testing.T) {
 	t.Parallel()
-	lim := newWorld().limiter(t, weir.Policy{Name: "api", Rules: []weir.Rule{{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}}}})
+	lim := weirtest.New(t, memory.New(nil), weirtest.PerSecond)
 	if doc, err := explain.Explain(t.Context(), nil, "ann"); err == nil || doc != nil {
 		t.Errorf("nil: got %v, %v", doc, err)
 	}

@@ -11,49 +11,34 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/explain"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
 )
 
 // users returns a limiter of 600 users of two tenants, whose names are secret. User n has
 // used n%20+1 of 20 tokens. Each decision has an ID, so half of the keys are markers.
-func users(t *testing.T, w *world) *weir.Limiter {
+func users(t *testing.T) *weir.Limiter {
 	t.Helper()
-	lim := w.limiter(t, weir.Policy{
-		Name: "api", Segments: []string{"tenant", "user"}, Secret: []string{"user"},
+	clock := weirtest.NewClock()
+	lim := weirtest.NewPolicy(t, weirtest.NewStore(clock), weir.Policy{
+		Segments: []string{"tenant", "user"}, Secret: []string{"user"},
 		Rules: []weir.Rule{
 			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Limit: 1 << 20, Window: 8 * time.Second}}}},
 			{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 20}},
 		},
 	})
 	for n := range 600 {
-		w.now = w.now.Add(time.Millisecond)
-		r := weir.Request{Key: weir.KeyOf([]string{"acme", "a*"}[n%2], fmt.Sprint("user", n)), Cost: int64(n%20 + 1), ID: fmt.Sprint(n)}
-		if res, err := lim.Decide(t.Context(), r, nil); err != nil || !res.Allowed {
-			t.Fatal(res, err)
-		}
+		clock.Advance(time.Millisecond)
+		weirtest.Allow(t, lim, weir.Request{Key: weir.KeyOf([]string{"acme", "a*"}[n%2], fmt.Sprint("user", n)), Cost: int64(n%20 + 1), ID: fmt.Sprint(n)})
 	}
 	return lim
-}
-
-func collect(t *testing.T, lim *weir.Limiter, opts *explain.ListOptions) map[string]int {
-	t.Helper()
-	got := map[string]int{}
-	for c, err := range explain.List(t.Context(), lim, opts) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		got[c.Rule]++
-		if (c.Usage != nil) != (opts != nil && opts.Usage) {
-			t.Fatalf("got %+v", c)
-		}
-	}
-	return got
 }
 
 // Each caller is listed once for each rule, though it has several keys and markers.
 func TestList(t *testing.T) {
 	t.Parallel()
-	lim := users(t, newWorld())
+	lim := users(t)
 	for _, c := range []struct {
 		opts *explain.ListOptions
 		want map[string]int
@@ -64,7 +49,13 @@ func TestList(t *testing.T) {
 		{&explain.ListOptions{Segments: []string{"acme", "user0"}}, map[string]int{"user": 1}},
 		{&explain.ListOptions{Segments: []string{"ac"}}, map[string]int{}},
 	} {
-		if got := collect(t, lim, c.opts); fmt.Sprint(got) != fmt.Sprint(c.want) {
+		got := map[string]int{}
+		for caller, err := range explain.List(t.Context(), lim, c.opts) {
+			if got[caller.Rule]++; err != nil || (caller.Usage != nil) != (c.opts != nil && c.opts.Usage) {
+				t.Fatalf("got %+v, %v", caller, err)
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%+v: got %v, want %v", c.opts, got, c.want)
 		}
 	}
@@ -80,7 +71,7 @@ func TestList(t *testing.T) {
 // can be reset.
 func TestTop(t *testing.T) {
 	t.Parallel()
-	lim := users(t, newWorld())
+	lim := users(t)
 	top, err := explain.Top(t.Context(), lim, 40, &explain.ListOptions{Rule: "user"})
 	if err != nil || len(top.Callers) != 40 || top.Listed != 600 || !top.Complete {
 		t.Fatalf("got %+v, %v", top, err)
@@ -94,14 +85,8 @@ func TestTop(t *testing.T) {
 			t.Errorf("caller %d: got %d used, %+v, want %d", i, c.Used, c.Segments, want)
 		}
 	}
-	only, err := lim.Only("user")
-	if err != nil {
-		t.Fatal(err)
-	}
 	first := top.Callers[0]
-	if _, err := only.Decide(t.Context(), weir.Request{Key: first.Key, Op: weir.Reset}, nil); err != nil {
-		t.Fatal(err)
-	}
+	weirtest.Decide(t, weirtest.Only(t, lim, "user"), weir.Request{Key: first.Key, Op: weir.Reset})
 	again, err := explain.Top(t.Context(), lim, 40, &explain.ListOptions{Rule: "user"})
 	if err != nil || slices.ContainsFunc(again.Callers, func(c explain.Caller) bool { return c.StoreKey == first.StoreKey }) {
 		t.Errorf("after a reset: got %v, and %q is still among them", err, first.StoreKey)
@@ -118,16 +103,11 @@ func TestTop(t *testing.T) {
 // is listed.
 func TestTopWithOtherLimits(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	lim := w.limiter(t, weir.Policy{Name: "api", Rules: []weir.Rule{{Name: "user", Algorithm: algorithm.FixedWindow{Limit: 100, Window: time.Hour}}}})
-	few, err := lim.With(weir.Rule{Name: "user", Algorithm: algorithm.FixedWindow{Limit: 4, Window: time.Hour}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for key, n := range map[string]int{"ann": 3, "bob": 50, "eve": 60} {
-		if _, err := lim.AllowN(t.Context(), int64(n), key); err != nil {
-			t.Fatal(err)
-		}
+	st := memory.New(nil)
+	lim := weirtest.NewPolicy(t, st, weirtest.Rules(weir.Rule{Name: "user", Algorithm: weirtest.Window(100, time.Hour)}))
+	few := weirtest.With(t, lim, weir.Rule{Name: "user", Algorithm: weirtest.Window(4, time.Hour)})
+	for key, n := range map[string]int64{"ann": 3, "bob": 50, "eve": 60} {
+		weirtest.Allow(t, lim, weir.Request{Key: weir.KeyOf(key), Cost: n})
 	}
 	opts := &explain.ListOptions{Limiter: func(c *explain.Caller) *weir.Limiter {
 		if c.Segments[0].Value == "ann" {
@@ -139,28 +119,10 @@ func TestTopWithOtherLimits(t *testing.T) {
 	if err != nil || len(top.Callers) != 2 || top.Callers[0].Segments[0].Value != "ann" || top.Callers[0].Limit != 4 || top.Callers[1].Used != 60 {
 		t.Errorf("got %+v, %v", top, err)
 	}
-	other := w.limiter(t, weir.Policy{Name: "api", Rules: []weir.Rule{{Name: "other", Algorithm: algorithm.FixedWindow{Limit: 100, Window: time.Hour}}}})
+	other := weirtest.NewPolicy(t, st, weirtest.Rules(weir.Rule{Name: "other", Algorithm: weirtest.Window(100, time.Hour)}))
 	opts.Limiter = func(*explain.Caller) *weir.Limiter { return other }
 	if _, err := explain.Top(t.Context(), lim, 2, opts); !errors.Is(err, weir.ErrInvalidRule) || !strings.Contains(err.Error(), "ListOptions.Limiter") {
 		t.Errorf("a limiter without the rule: got %v", err)
-	}
-}
-
-// A queue's use is the turns taken, and not what remains.
-func TestTopOfQueues(t *testing.T) {
-	t.Parallel()
-	w := newWorld()
-	lim := w.limiter(t, weir.Policy{Name: "queue", Rules: []weir.Rule{{Algorithm: algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 9}}}})
-	for n, key := range []string{"one", "two", "three"} {
-		for range n + 1 {
-			if _, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf(key), MaxWait: time.Minute}, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	top, err := explain.Top(t.Context(), lim, 2, nil)
-	if err != nil || len(top.Callers) != 2 || top.Callers[0].Used != 3 || top.Callers[1].Used != 2 {
-		t.Errorf("got %+v, %v", top, err)
 	}
 }
 
@@ -169,12 +131,8 @@ type notLister struct{ store.Store }
 
 func TestListErrors(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	lim := users(t, w)
-	other, err := weir.New("api", notLister{w.st}, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 20}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lim := users(t)
+	other := weirtest.New(t, notLister{memory.New(nil)}, weirtest.PerSecond)
 	for _, c := range []struct {
 		lim  *weir.Limiter
 		opts *explain.ListOptions

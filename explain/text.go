@@ -121,28 +121,23 @@ func next(cost int64, retry time.Duration) string {
 // why says why the request is allowed or denied. shown is the rule that the answer
 // describes.
 func why(d *Document, shown string) string {
-	r := d.find(shown)
-	text := fmt.Sprintf("allowed; the rule with the fewest tokens is %q: %s", r.Name, r.State)
-	if live := len(d.Rules) - shadows(d); d.Allowed && live == 1 {
-		text = "allowed: " + r.State
-	}
-	if !d.Allowed {
-		text = fmt.Sprintf("denied by rule %q: %s", r.Name, r.State)
-	}
+	var text, more string
+	live := 0
 	for _, r := range d.Rules {
-		if r.Shadow && !r.Allowed {
-			text += fmt.Sprintf("; the shadow rule %q would deny it: %s", r.Name, r.State)
+		switch {
+		case r.Name == shown && d.Allowed:
+			text = fmt.Sprintf("allowed; the rule with the fewest tokens is %q: %s", r.Name, r.State)
+		case r.Name == shown:
+			text = fmt.Sprintf("denied by rule %q: %s", r.Name, r.State)
+		case r.Shadow && !r.Allowed:
+			more += fmt.Sprintf("; the shadow rule %q would deny it: %s", r.Name, r.State)
+		}
+		if !r.Shadow {
+			live++
 		}
 	}
-	return text
-}
-
-// shadows returns the number of shadow rules.
-func shadows(d *Document) (n int) {
-	for _, r := range d.Rules {
-		if r.Shadow {
-			n++
-		}
+	if d.Allowed && live == 1 {
+		text = "allowed: " + d.Rules[0].State // shadow rules are the last
 	}
-	return n
+	return text + more
 }

@@ -25,8 +25,8 @@ type codec struct {
 	// list are the fields of an element, if the field is a list. parse is then nil.
 	list []field
 
-	quoted bool           // the text can be in quotes
-	schema map[string]any // the JSON schema
+	quoted bool   // the text can be in quotes
+	schema object // the JSON schema
 }
 
 var (
@@ -42,63 +42,24 @@ var (
 			return err
 		},
 		format: func(value, _ reflect.Value) string { return strconv.FormatInt(value.Int(), 10) },
-		schema: map[string]any{"type": "integer", "minimum": 0, "maximum": int64(algorithm.MaxTokens)},
+		schema: object{"type": "integer", "minimum": 0, "maximum": int64(algorithm.MaxTokens)},
 	}
-	boolCodec = codec{
-		parse: func(text string, value, _ reflect.Value) error {
-			if text != "true" && text != "false" {
-				return errors.New("it must be true or false")
-			}
-			value.SetBool(text == "true")
-			return nil
-		},
-		format: func(value, _ reflect.Value) string { return strconv.FormatBool(value.Bool()) },
-		schema: map[string]any{"type": "boolean"},
-	}
-	stringCodec = codec{
-		parse:  func(text string, value, _ reflect.Value) error { value.SetString(text); return nil },
-		format: func(value, _ reflect.Value) string { return quote(value.String()) },
-		quoted: true, schema: map[string]any{"type": "string"},
-	}
-	durationCodec = codec{
-		parse: func(text string, value, _ reflect.Value) error {
-			d, err := parseDuration(text)
-			value.SetInt(int64(d))
-			return err
-		},
-		format: func(value, _ reflect.Value) string { return formatDuration(time.Duration(value.Int())) },
-		quoted: true,
-		schema: map[string]any{
-			"type": "string", "pattern": `^(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?(\d+us)?(\d+ns)?$`, "minLength": 2,
-			"description": "A duration: 30s, 1h30m, 1d. The units are d (24 hours), h, m, s, ms, us and ns.",
-		},
-	}
-	rateCodec = codec{
-		parse: func(text string, value, _ reflect.Value) error {
-			r, err := parseRate(text)
-			value.Set(reflect.ValueOf(r))
-			return err
-		},
-		format: func(value, _ reflect.Value) string { return formatRate(value.Interface().(algorithm.Rate)) },
-		quoted: true,
-		schema: map[string]any{
-			"type": "string", "pattern": `^[1-9]\d* per (second|minute|hour|day|\d+[a-z0-9]+)$`,
-			"description": "A rate: 10 per second, 300 per minute, 1 per 30s.",
-		},
-	}
-	clockCodec = codec{
-		parse: func(text string, value, _ reflect.Value) error {
-			d, err := parseClock(text)
-			value.SetInt(int64(d))
-			return err
-		},
-		format: func(value, _ reflect.Value) string { return quote(formatClock(time.Duration(value.Int()))) },
-		quoted: true,
-		schema: map[string]any{
-			"type": "string", "pattern": `^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?$`,
-			"description": "A time of day: \"06:00\".",
-		},
-	}
+	boolCodec = codecBy(parseBool, strconv.FormatBool, false, object{"type": "boolean"})
+
+	stringCodec = codecBy(func(text string) (string, error) { return text, nil }, quote, true, object{"type": "string"})
+
+	durationCodec = codecBy(parseDuration, formatDuration, true, object{
+		"type": "string", "pattern": `^(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?(\d+us)?(\d+ns)?$`, "minLength": 2,
+		"description": "A duration: 30s, 1h30m, 1d. The units are d (24 hours), h, m, s, ms, us and ns.",
+	})
+	rateCodec = codecBy(parseRate, formatRate, true, object{
+		"type": "string", "pattern": `^[1-9]\d* per (second|minute|hour|day|\d+[a-z0-9]+)$`,
+		"description": "A rate: 10 per second, 300 per minute, 1 per 30s.",
+	})
+	clockCodec = codecBy(parseClock, func(d time.Duration) string { return quote(formatClock(d)) }, true, object{
+		"type": "string", "pattern": `^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?$`,
+		"description": "A time of day: \"06:00\".",
+	})
 	dayCodec = codec{
 		parse: parseDay,
 		format: func(value, in reflect.Value) string {
@@ -107,8 +68,8 @@ var (
 			}
 			return strconv.FormatInt(value.Int(), 10)
 		},
-		schema: map[string]any{
-			"anyOf":       []any{map[string]any{"type": "integer", "minimum": 1, "maximum": 31}, map[string]any{"enum": weekdays}},
+		schema: object{
+			"anyOf":       []any{object{"type": "integer", "minimum": 1, "maximum": 31}, object{"enum": weekdays}},
 			"description": "The day on which a period starts: a day of the week for a week, and otherwise a day of the month.",
 		},
 	}
@@ -123,7 +84,7 @@ var (
 			}
 			return quote(string(text))
 		},
-		quoted: true, schema: map[string]any{"type": "string"},
+		quoted: true, schema: object{"type": "string"},
 	}
 )
 
@@ -132,6 +93,21 @@ var (
 	months   = []string{"january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"}
 	every    = []string{string(algorithm.Day), string(algorithm.Week), string(algorithm.Month), string(algorithm.Quarter), string(algorithm.Year)}
 )
+
+// codecBy is the codec of values of a type like T.
+func codecBy[T any](parse func(string) (T, error), format func(T) string, quoted bool, schema object) codec {
+	return codec{
+		parse: func(text string, value, _ reflect.Value) error {
+			v, err := parse(text)
+			value.Set(reflect.ValueOf(v).Convert(value.Type()))
+			return err
+		},
+		format: func(value, _ reflect.Value) string {
+			return format(value.Convert(reflect.TypeFor[T]()).Interface().(T))
+		},
+		quoted: quoted, schema: schema,
+	}
+}
 
 // codecs are the codecs of types. Other types of the same kind have the codec of the
 // kind.
@@ -188,14 +164,14 @@ func choice(names []string, get func(reflect.Value) int, set func(reflect.Value,
 			}
 			return quote(fmt.Sprint(value.Interface()))
 		},
-		quoted: true, schema: map[string]any{"enum": names},
+		quoted: true, schema: object{"enum": names},
 	}
 }
 
 // listOf is the codec of a list of structs.
 func listOf(t reflect.Type) (codec, bool) {
 	fields := fieldsOf(t)
-	properties, required := map[string]any{}, []string{}
+	properties, required := object{}, []string{}
 	for i, f := range fields {
 		if f.codec.list != nil {
 			return codec{}, false
@@ -213,9 +189,9 @@ func listOf(t reflect.Type) (codec, bool) {
 			}
 			return "[" + strings.Join(parts, ", ") + "]"
 		},
-		schema: map[string]any{
+		schema: object{
 			"type":  "array",
-			"items": map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false},
+			"items": object{"type": "object", "properties": properties, "required": required, "additionalProperties": false},
 		},
 	}, len(fields) > 0
 }

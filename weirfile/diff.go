@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/storekey"
+	"github.com/weir-go/weir/store/memory"
 )
 
 // An Effect is what a change does to the state of callers: see [Diff].
@@ -87,7 +90,7 @@ type differ struct {
 func (d *differ) add(c Change) { d.changes = append(d.changes, c) }
 
 // policy compares two policies with one name.
-func (d *differ) policy(old, p *filePolicy) {
+func (d *differ) policy(old, p *Policy) {
 	for _, unit := range p.Units {
 		if !slices.Contains(old.Units, unit) {
 			d.add(Change{Policy: p.Name, Effect: Added, To: "unit: " + quote(unit), Text: "programs that have this file can name the unit in Request.Costs, and a later file can add a rule that counts it", Line: p.fields["units"].line})
@@ -96,12 +99,19 @@ func (d *differ) policy(old, p *filePolicy) {
 	if p.settles != old.settles {
 		d.add(Change{Policy: p.Name, Effect: Kept, From: fmt.Sprintf("settles: %t", old.settles), To: fmt.Sprintf("settles: %t", p.settles), Text: "until all programs have this file, a decision beside a lease is charged again if a program with the other setting repeats it", Line: p.at.line})
 	}
+	before, after := d.storeKeys(old, p)
 	renamed := map[string]bool{}
 	for i, rule := range p.Rules {
 		c := Change{Policy: p.Name, Rule: rule.Name, To: d.to.words(rule), Line: p.rules[i].line}
 		was := old.rule(rule.Name)
 		if was == nil {
-			if was = renamedFrom(old, p, rule, renamed); was == nil {
+			for j, r := range old.Rules { // does it replace a rule under another name?
+				same := strings.Replace(before[r.Name], "}:"+r.Name, "}:"+rule.Name, 1) == after[rule.Name]
+				if was == nil && same && p.rule(r.Name) == nil && !renamed[r.Name] {
+					was = &old.Rules[j]
+				}
+			}
+			if was == nil {
 				c.Effect, c.Text = Added, fresh
 			} else {
 				renamed[was.Name] = true
@@ -112,7 +122,18 @@ func (d *differ) policy(old, p *filePolicy) {
 			continue
 		}
 		c.From = d.from.words(*was)
-		d.rule(c, old, p, *was, rule)
+		switch key, now := before[rule.Name], after[rule.Name]; {
+		case key != now:
+			c.Effect, c.Text = Lost, fmt.Sprintf("the key in the store becomes %s, and was %s: %s", now, key, fresh)
+		case was.Unit != rule.Unit:
+			c.Effect, c.Text = Estimated, "the state stays, but was counted in the earlier unit: give the rule a new name"
+		case c.From == c.To:
+			continue
+		default:
+			c.Effect, c.Text = carries(was.Algorithm, rule.Algorithm)
+		}
+		c.Text += mustName(old, rule)
+		d.add(c)
 	}
 	for _, rule := range old.Rules {
 		if p.rule(rule.Name) == nil && !renamed[rule.Name] {
@@ -125,82 +146,54 @@ func (d *differ) policy(old, p *filePolicy) {
 
 // newlyCounts reports whether rule is the first that makes requests name its unit: old has
 // no rule, apart from shadow rules, that counts it.
-func newlyCounts(old *filePolicy, rule weir.Rule) bool {
+func newlyCounts(old *Policy, rule weir.Rule) bool {
 	return rule.Unit != "" && !rule.Shadow && !slices.ContainsFunc(old.Rules, func(r weir.Rule) bool { return r.Unit == rule.Unit && !r.Shadow })
 }
 
 // mustName says what programs must do before a file has rule. It is "" if they do it now.
-func mustName(old *filePolicy, rule weir.Rule) string {
+func mustName(old *Policy, rule weir.Rule) string {
 	if !newlyCounts(old, rule) || !slices.Contains(old.Units, rule.Unit) {
 		return "" // in the second case, a running program rejects the file
 	}
 	return fmt.Sprintf("; programs must name the unit %q in Request.Costs before the reload, otherwise their requests are errors", rule.Unit)
 }
 
-// rule compares two rules of a policy with one name.
-func (d *differ) rule(c Change, old, p *filePolicy, was, now weir.Rule) {
-	slot, slotNow := old.slotOf(was), p.slotOf(now)
-	rest, restNow := old.restOf(was), p.restOf(now)
-	switch {
-	case tag(was.Algorithm) != tag(now.Algorithm):
-		c.Effect, c.Text = Lost, "the algorithm is part of the key: "+fresh
-	case !sameSegments(old.place(was), p.place(now)):
-		c.Effect, c.Text = Lost, "the segments that identify the limit change: "+fresh
-	case !sameKeys(slot, slotNow) && was.Shadow != now.Shadow:
-		c.Effect, c.Text = Lost, "the key of a shadow rule differs, because its segments are not just those that all rules share: "+fresh
-	case !sameKeys(slot, slotNow) && !sameSegments(slot, slotNow):
-		c.Effect, c.Text = Lost, "the segments that all rules share change, and choose the key: "+fresh
-	case !sameKeys(slot, slotNow) || !sameKeys(rest, restNow):
-		c.Effect, c.Text = Lost, "the key has the segments in another order: "+fresh
-	case slot.hidden != slotNow.hidden || rest.hidden != restNow.hidden:
-		c.Effect, c.Text = Lost, "the hash of a secret segment is part of the key: "+fresh
-	case was.Unit != now.Unit:
-		c.Effect, c.Text = Estimated, "the state stays, but was counted in the earlier unit: give the rule a new name"
-	case c.From == c.To:
-		return
-	default:
-		c.Effect, c.Text = carries(was.Algorithm, now.Algorithm)
-	}
-	c.Text += mustName(old, now)
-	d.add(c)
-}
-
 // plans compares the plans.
-func (d *differ) plans(old, p *filePolicy) {
-	for i := range p.plans {
-		plan := &p.plans[i]
-		c := Change{Policy: p.Name, Plan: plan.name, Line: plan.at.line}
-		was := old.plan(plan.name)
+func (d *differ) plans(old, p *Policy) {
+	for i := range p.Plans {
+		plan := &p.Plans[i]
+		c := Change{Policy: p.Name, Plan: plan.Name, Line: plan.at.line}
+		was := old.plan(plan.Name)
 		if was == nil {
 			c.Effect, c.Text = Added, "callers keep the state that they have under other limits"
 			d.add(c)
-			was = &filePlan{} // the limits of the policy
+			was = &Plan{} // the limits of the policy
 		}
-		d.limits(c, old, p, was.rules, plan.rules)
+		d.limits(c, old, p, was.Rules, plan.Rules)
 	}
 }
 
 // overrides compares the overrides.
-func (d *differ) overrides(old, p *filePolicy) {
-	before := make(map[weir.Key]*fileOverride, len(old.overrides))
-	for i := range old.overrides {
-		before[old.overrides[i].key] = &old.overrides[i]
+func (d *differ) overrides(old, p *Policy) {
+	before := make(map[weir.Key]*Override, len(old.Overrides))
+	for i := range old.Overrides {
+		before[old.Overrides[i].Key] = &old.Overrides[i]
 	}
-	for i := range p.overrides {
-		o := &p.overrides[i]
-		c := Change{Policy: p.Name, Key: p.shown(o.key, old), Line: o.at.line}
-		was := before[o.key]
-		delete(before, o.key)
+	for i := range p.Overrides {
+		o := &p.Overrides[i]
+		c := Change{Policy: p.Name, Key: p.shown(o.Key, old), Line: o.at.line}
+		was := before[o.Key]
+		delete(before, o.Key)
 		if was == nil {
 			c.Effect, c.Text = Added, "the caller keeps the state that it has under other limits"
 			d.add(c)
-			was = &fileOverride{} // the limits of the policy
+			was = &Override{} // the limits of the policy
 		}
 		d.limits(c, old, p, old.effective(was), p.effective(o))
 	}
-	for i := range old.overrides {
-		if o := &old.overrides[i]; before[o.key] != nil {
-			c := Change{Policy: p.Name, Key: old.shown(o.key, p), Effect: Removed, Text: "the caller has the limits of its plan, and keeps its state"}
+	for i := range old.Overrides {
+		if o := &old.Overrides[i]; before[o.Key] != nil {
+			c := Change{Policy: p.Name, Key: old.shown(o.Key, p), Effect: Removed, Text: "the caller has the limits of its plan, and keeps its state"}
 			d.add(c)
 			d.limits(c, old, p, old.effective(o), nil)
 		}
@@ -208,11 +201,11 @@ func (d *differ) overrides(old, p *filePolicy) {
 }
 
 // effective returns the rules of an override, with those of its plan.
-func (p *filePolicy) effective(o *fileOverride) []fileRule {
-	rules := slices.Clone(o.rules)
-	if plan := p.plan(o.plan); plan != nil {
-		for _, r := range plan.rules {
-			if !slices.ContainsFunc(rules, func(other fileRule) bool { return other.Name == r.Name }) {
+func (p *Policy) effective(o *Override) []weir.Rule {
+	rules := slices.Clone(o.Rules)
+	if plan := p.plan(o.Plan); plan != nil {
+		for _, r := range plan.Rules {
+			if !slices.ContainsFunc(rules, func(other weir.Rule) bool { return other.Name == r.Name }) {
 				rules = append(rules, r)
 			}
 		}
@@ -222,7 +215,7 @@ func (p *filePolicy) effective(o *fileOverride) []fileRule {
 
 // limits compares the limits of a plan or an override. What happens to the keys is
 // reported for the policy.
-func (d *differ) limits(c Change, old, p *filePolicy, before, after []fileRule) {
+func (d *differ) limits(c Change, old, p *Policy, before, after []weir.Rule) {
 	for _, rule := range p.Rules {
 		was := old.rule(rule.Name)
 		if was == nil || tag(was.Algorithm) != tag(rule.Algorithm) {
@@ -257,87 +250,40 @@ func (f *File) words(r weir.Rule) string {
 	return text
 }
 
-// renamedFrom returns the rule of old that rule seems to replace under another name, or
-// nil. It skips rules that others replace.
-func renamedFrom(old, p *filePolicy, rule weir.Rule, replaced map[string]bool) *weir.Rule {
-	for i := range old.Rules {
-		was := &old.Rules[i]
-		if p.rule(was.Name) == nil && !replaced[was.Name] && tag(was.Algorithm) == tag(rule.Algorithm) && sameKeys(old.place(*was), p.place(rule)) {
-			return was
-		}
-	}
-	return nil
-}
-
-// A keyPlace says which segments are part of a key.
-type keyPlace struct {
-	names   []string
-	indexes []int
-	hidden  string // which of them are secret
-}
-
-// sameSegments reports whether the segments are the same, in any order.
-func sameSegments(a, b keyPlace) bool {
-	return slices.Equal(slices.Sorted(slices.Values(a.names)), slices.Sorted(slices.Values(b.names))) || sameKeys(a, b)
-}
-
-// sameKeys reports whether keys have the same segments in the same order: by their names,
-// or by their places if only names have changed. If a name stands at another place,
-// segments have moved.
-func sameKeys(a, b keyPlace) bool {
-	if slices.Equal(a.names, b.names) {
-		return true
-	}
-	if !slices.Equal(a.indexes, b.indexes) {
-		return false
-	}
-	for i, name := range b.names {
-		if a.names[i] != name && slices.Contains(a.names, name) {
-			return false
-		}
-	}
-	return true
-}
-
-// place returns the segments that identify the limit of a rule.
-func (p *filePolicy) place(r weir.Rule) keyPlace {
-	return p.placeIf(func(name string) bool { return r.By == nil || slices.Contains(r.By, name) })
-}
-
-// slotOf returns the segments that come first in the key of a rule, and choose its slot.
-// All rules share them, except that a shadow rule has its own.
-func (p *filePolicy) slotOf(r weir.Rule) keyPlace {
-	if r.Shadow {
-		return p.place(r)
-	}
-	return p.placeIf(func(name string) bool {
-		return !slices.ContainsFunc(p.Rules, func(r weir.Rule) bool {
-			return !r.Shadow && r.By != nil && !slices.Contains(r.By, name)
-		})
-	})
-}
-
-// restOf returns the other segments in the key of a rule, which follow its name.
-func (p *filePolicy) restOf(r weir.Rule) keyPlace {
-	slot := p.slotOf(r)
-	return p.placeIf(func(name string) bool {
-		return (r.By == nil || slices.Contains(r.By, name)) && !slices.Contains(slot.names, name)
-	})
-}
-
-func (p *filePolicy) placeIf(has func(name string) bool) keyPlace {
-	var k keyPlace
+// callers returns the segments of a caller in old and in p. A segment of p is that of old with its
+// name or, if only its name has changed, at its place. Otherwise, it is another.
+func callers(old, p *Policy) (before, after []string) {
+	before, after = old.segments(), slices.Clone(p.segments())
 	for i, name := range p.segments() {
-		if has(name) {
-			k.names, k.indexes = append(k.names, name), append(k.indexes, i)
-			k.hidden += fmt.Sprint(slices.Contains(p.Secret, name), " ")
+		if i < len(before) && !slices.Contains(before, name) && !slices.Contains(p.segments(), before[i]) {
+			after[i] = before[i]
 		}
 	}
-	return k
+	return before, after
+}
+
+// storeKeys returns the first key in the store of each rule of old and of p, for one caller. The
+// segments are their own names.
+func (d *differ) storeKeys(old, p *Policy) (before, after map[string]string) {
+	keys := func(f *File, p *Policy, segments []string) map[string]string {
+		byRule := map[string]string{}
+		if lim, err := p.limiter(memory.New(nil), f.options.Limiter); err == nil { // it is valid
+			list, _ := lim.StoreKeys(weir.KeyOf(segments...))
+			for i, rule := range lim.Rules() {
+				byRule[rule.Name] = list[i][0]
+				for _, name := range segments {
+					byRule[rule.Name] = strings.ReplaceAll(byRule[rule.Name], string(storekey.AppendHash(nil, name)), "(hash of "+name+")")
+				}
+			}
+		}
+		return byRule
+	}
+	segments, now := callers(old, p)
+	return keys(d.from, old, segments), keys(d.to, p, now)
 }
 
 // shown returns the segments of a key, and hides what is secret in p or in other.
-func (p *filePolicy) shown(key weir.Key, other *filePolicy) []string {
+func (p *Policy) shown(key weir.Key, other *Policy) []string {
 	list := key.Segments()
 	for i, name := range p.segments() {
 		if slices.Contains(p.Secret, name) || slices.Contains(other.Secret, name) {

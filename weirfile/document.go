@@ -25,73 +25,29 @@ var (
 	overrideFields = names{"key", "plan", "rules"}
 )
 
-// A filePolicy is a policy with the places of its parts.
-type filePolicy struct {
-	weir.Policy
-	settles   bool
-	at        place
-	fields    map[string]place // of policyFields
-	rules     []place
-	plans     []filePlan
-	overrides []fileOverride
-}
-
-type filePlan struct {
-	name  string
-	at    place
-	rules []fileRule
-}
-
-type fileOverride struct {
-	key   weir.Key
-	plan  string
-	at    place
-	rules []fileRule // overrides with the same limits share the slice
-}
-
-// A fileRule is a rule of a plan or an override.
-type fileRule struct {
-	weir.Rule
-	at place
-}
-
 // document reads the policies.
-func (r *reader) document(root *yaml.Node) []*filePolicy {
-	var list []*filePolicy
-	found := false
-	r.pairs(root, "the file", func(name string, key, value *yaml.Node) {
-		switch name {
-		case "policies":
-			found = true
-			r.pairs(value, "policies", func(name string, key, value *yaml.Node) {
-				list = append(list, r.policy(name, key, value))
-			})
-			if value.Kind == yaml.MappingNode && len(value.Content) == 0 {
-				r.fail(placeOf(value), "policies is empty: it must have at least one policy")
-			}
-		case "$schema":
-		default:
-			r.unknown(key, "the file", fileFields)
+func (r *reader) document(root *yaml.Node) []*Policy {
+	var list []*Policy
+	values, _ := r.parts(root, "the file", fileFields)
+	if n := values["policies"]; n != nil {
+		r.pairs(n, "policies", func(name string, key, value *yaml.Node) {
+			list = append(list, r.policy(name, key, value))
+		})
+		if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
+			r.fail(placeOf(n), "policies is empty: it must have at least one policy")
 		}
-	})
-	if root.Kind == yaml.MappingNode && !found && len(r.errors) == 0 {
+	} else if root.Kind == yaml.MappingNode && len(r.errors) == 0 {
 		r.fail(placeOf(root), "the file has no field \"policies\": it must have one")
 	}
 	return list
 }
 
 // policy reads one policy.
-func (r *reader) policy(name string, key, value *yaml.Node) *filePolicy {
+func (r *reader) policy(name string, key, value *yaml.Node) *Policy {
 	what := fmt.Sprintf("policy %q", name)
-	p := &filePolicy{Policy: weir.Policy{Name: name}, at: placeOf(key), fields: map[string]place{}}
-	parts := map[string]*yaml.Node{}
-	r.pairs(value, what, func(name string, key, value *yaml.Node) {
-		if !policyFields.has(name) {
-			r.unknown(key, what, policyFields)
-			return
-		}
-		parts[name], p.fields[name] = value, placeOf(key)
-	})
+	p := &Policy{Policy: weir.Policy{Name: name}, Line: key.Line, at: placeOf(key)}
+	var parts map[string]*yaml.Node
+	parts, p.fields = r.parts(value, what, policyFields)
 	if n := parts["segments"]; n != nil {
 		if p.Segments = r.texts(n, "segments"); len(p.Segments) == 0 {
 			if n.Kind == yaml.SequenceNode {
@@ -124,12 +80,12 @@ func (r *reader) policy(name string, key, value *yaml.Node) *filePolicy {
 	}
 	if n := parts["plans"]; n != nil {
 		r.pairs(n, what+": plans", func(name string, key, value *yaml.Node) {
-			plan := filePlan{name: name, at: placeOf(key)}
+			plan := Plan{Name: name, Line: key.Line, at: placeOf(key)}
 			if name == "" {
 				r.fail(plan.at, "%s: a plan has an empty name: give it one", what)
 			}
-			plan.rules = r.limits(value, fmt.Sprintf("plan %q", name), p, nil)
-			p.plans = append(p.plans, plan)
+			plan.Rules, plan.rules = r.limits(value, fmt.Sprintf("plan %q", name), p, nil)
+			p.Plans = append(p.Plans, plan)
 		})
 	}
 	if n := parts["overrides"]; n != nil {
@@ -139,7 +95,7 @@ func (r *reader) policy(name string, key, value *yaml.Node) *filePolicy {
 }
 
 // segments reads a list of names of segments of p.
-func (r *reader) segments(n *yaml.Node, what string, p *filePolicy) []string {
+func (r *reader) segments(n *yaml.Node, what string, p *Policy) []string {
 	known := p.segments()
 	list := r.texts(n, what)
 	for i, name := range list {
@@ -151,7 +107,7 @@ func (r *reader) segments(n *yaml.Node, what string, p *filePolicy) []string {
 }
 
 // segments returns the names of the segments.
-func (p *filePolicy) segments() []string {
+func (p *Policy) segments() []string {
 	if p.Segments == nil {
 		return []string{"key"}
 	}
@@ -159,7 +115,7 @@ func (p *filePolicy) segments() []string {
 }
 
 // rule reads a rule of a policy. If it has mistakes, its Algorithm can be nil.
-func (r *reader) rule(name string, key, value *yaml.Node, p *filePolicy) weir.Rule {
+func (r *reader) rule(name string, key, value *yaml.Node, p *Policy) weir.Rule {
 	what, rule := fmt.Sprintf("rule %q", name), weir.Rule{Name: name}
 	if name == "" {
 		r.fail(placeOf(key), "a rule has an empty name: give it one")
@@ -181,37 +137,33 @@ func (r *reader) rule(name string, key, value *yaml.Node, p *filePolicy) weir.Ru
 	return rule
 }
 
-// limits reads the rules of a plan or an override. They change the rules of the policy
-// or, if plan is not nil, of the plan.
-func (r *reader) limits(n *yaml.Node, what string, p *filePolicy, plan *filePlan) []fileRule {
-	var list []fileRule
+// limits reads the rules of a plan or an override, and their places. They change the rules of the
+// policy or, if plan is not nil, of the plan.
+func (r *reader) limits(n *yaml.Node, what string, p *Policy, plan *Plan) (list []weir.Rule, places []place) {
 	r.pairs(n, what, func(name string, key, value *yaml.Node) {
 		own := p.rule(name)
 		if own == nil {
-			var known []string
-			for _, rule := range p.Rules {
-				known = append(known, rule.Name)
-			}
+			known := namesOf(p.Rules, func(rule weir.Rule) string { return rule.Name })
 			r.fail(placeOf(key), "%s has a rule %q, which the policy lacks: %s", what, name, suggest(name, known))
 			return
 		}
-		rule := fileRule{Rule: *own, at: placeOf(key)}
+		rule := *own
 		if plan != nil {
-			rule.Rule, _ = among(plan.rules, *own)
+			rule, _ = among(plan.Rules, *own)
 		}
 		if rule.Algorithm == nil {
 			return // the mistake in the policy is reported
 		}
 		rule.By, rule.Shadow = nil, false
 		what := fmt.Sprintf("%s: rule %q", what, name)
-		r.limit(r.fields(value, what), what, rule.at, &rule.Rule)
-		list = append(list, rule)
+		r.limit(r.fields(value, what), what, placeOf(key), &rule)
+		list, places = append(list, rule), append(places, placeOf(key))
 	})
-	return list
+	return list, places
 }
 
 // rule returns the rule with the name, or nil.
-func (p *filePolicy) rule(name string) *weir.Rule {
+func (p *Policy) rule(name string) *weir.Rule {
 	for i := range p.Rules {
 		if p.Rules[i].Name == name {
 			return &p.Rules[i]
@@ -221,10 +173,10 @@ func (p *filePolicy) rule(name string) *weir.Rule {
 }
 
 // among returns the rule of list with the name of rule, or rule itself if there is none.
-func among(list []fileRule, rule weir.Rule) (weir.Rule, bool) {
+func among(list []weir.Rule, rule weir.Rule) (weir.Rule, bool) {
 	for _, r := range list {
 		if r.Name == rule.Name {
-			return r.Rule, true
+			return r, true
 		}
 	}
 	rule.Shadow = false
@@ -232,58 +184,47 @@ func among(list []fileRule, rule weir.Rule) (weir.Rule, bool) {
 }
 
 // overrides reads the overrides of p.
-func (r *reader) overrides(n *yaml.Node, what string, p *filePolicy) {
+func (r *reader) overrides(n *yaml.Node, what string, p *Policy) {
 	items := r.items(n, what+": overrides")
 	seen := make(map[weir.Key]place, len(items))
-	known := map[string][]fileRule{} // the rules that were read, by their text
-	p.overrides = make([]fileOverride, 0, len(items))
+	known := map[string]Override{} // those that were read, by the text of their rules: they share the slices
+	p.Overrides = make([]Override, 0, len(items))
 	for _, item := range items {
-		o := fileOverride{at: placeOf(item)}
-		var key, plan, rules *yaml.Node
-		r.pairs(item, "an override", func(name string, at, value *yaml.Node) {
-			switch name {
-			case "key":
-				key = value
-			case "plan":
-				plan = value
-			case "rules":
-				rules = value
-			default:
-				r.unknown(at, "an override", overrideFields)
-			}
-		})
+		o := Override{Line: item.Line, at: placeOf(item)}
+		values, _ := r.parts(item, "an override", overrideFields)
+		key, plan, rules := values["key"], values["plan"], values["rules"]
 		if item.Kind != yaml.MappingNode {
 			continue
 		}
 		switch {
 		case key == nil:
 			r.fail(o.at, "an override has no key: it must name the caller, for example key: %s", example(p))
-		case r.key(key, p, &o.key):
-			if first, twice := seen[o.key]; twice {
+		case r.key(key, p, &o.Key):
+			if first, twice := seen[o.Key]; twice {
 				r.fail(placeOf(key), "the key has two overrides: the first is on line %d", first.line)
 			}
-			seen[o.key] = placeOf(key)
+			seen[o.Key] = placeOf(key)
 		}
-		var base *filePlan
+		var base *Plan
 		if plan != nil {
 			base = r.planOf(plan, p)
 		}
 		if base != nil {
-			o.plan = base.name
+			o.Plan = base.Name
 		}
 		switch {
 		case rules != nil:
-			text := string(appendText([]byte(o.plan), rules))
+			text := string(appendText([]byte(o.Plan), rules))
 			same, ok := known[text]
 			if !ok {
-				same = r.limits(rules, "the override", p, base)
+				same.Rules, same.rules = r.limits(rules, "the override", p, base)
 				known[text] = same
 			}
-			o.rules = same
+			o.Rules, o.rules = same.Rules, same.rules
 		case plan == nil:
 			r.fail(o.at, "an override has neither a plan nor rules: it must have one of them")
 		}
-		p.overrides = append(p.overrides, o)
+		p.Overrides = append(p.Overrides, o)
 	}
 }
 
@@ -298,25 +239,28 @@ func appendText(b []byte, n *yaml.Node) []byte {
 }
 
 // plan returns the plan with the name, or nil.
-func (p *filePolicy) plan(name string) *filePlan {
-	for i := range p.plans {
-		if p.plans[i].name == name {
-			return &p.plans[i]
+func (p *Policy) plan(name string) *Plan {
+	for i := range p.Plans {
+		if p.Plans[i].Name == name {
+			return &p.Plans[i]
 		}
 	}
 	return nil
 }
 
-func (p *filePolicy) planNames() []string {
-	var list []string
-	for i := range p.plans {
-		list = append(list, p.plans[i].name)
+func (p *Policy) planNames() []string { return namesOf(p.Plans, func(p Plan) string { return p.Name }) }
+
+// namesOf returns the names of the elements of list.
+func namesOf[T any](list []T, name func(T) string) []string {
+	var all []string
+	for _, element := range list {
+		all = append(all, name(element))
 	}
-	return list
+	return all
 }
 
 // planOf reads the name of a plan of p.
-func (r *reader) planOf(n *yaml.Node, p *filePolicy) *filePlan {
+func (r *reader) planOf(n *yaml.Node, p *Policy) *Plan {
 	name, ok := r.text(n, "plan")
 	if !ok {
 		return nil
@@ -329,7 +273,7 @@ func (r *reader) planOf(n *yaml.Node, p *filePolicy) *filePlan {
 }
 
 // key reads the key of an override. Errors do not show it, because it can be secret.
-func (r *reader) key(n *yaml.Node, p *filePolicy, key *weir.Key) bool {
+func (r *reader) key(n *yaml.Node, p *Policy, key *weir.Key) bool {
 	items, bad := []*yaml.Node{n}, len(r.errors)
 	if n.Kind == yaml.SequenceNode {
 		items = n.Content
@@ -351,7 +295,7 @@ func (r *reader) key(n *yaml.Node, p *filePolicy, key *weir.Key) bool {
 }
 
 // example shows the form of a key.
-func example(p *filePolicy) string {
+func example(p *Policy) string {
 	if names := p.segments(); len(names) > 1 {
 		return "[" + strings.Join(names, ", ") + "]"
 	}

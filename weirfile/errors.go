@@ -14,9 +14,10 @@ import (
 // An Error is one mistake in a file. The error of [Load] and [Parse] joins all of them:
 // its method Unwrap() []error lists them.
 type Error struct {
-	File         string // as given to Load or Parse
-	Line, Column int    // from 1; 0 if the mistake has no place
-	Text         string // what was given, what is wrong, and what would be right
+	File   string `json:"-"`                // as given to Load or Parse
+	Line   int    `json:"line,omitempty"`   // from 1; 0 if the mistake has no place
+	Column int    `json:"column,omitempty"` // from 1; 0 if the mistake has no place
+	Text   string `json:"text"`             // what was given, what is wrong, and what would be right
 
 	is error
 }
@@ -103,6 +104,20 @@ func (r *reader) pairs(n *yaml.Node, what string, each func(name string, key, va
 		seen[key.Value] = placeOf(key)
 		each(key.Value, key, value)
 	}
+}
+
+// parts returns the values of the known fields of the mapping n, and the places of the fields. It
+// reports the others.
+func (r *reader) parts(n *yaml.Node, what string, known names) (values map[string]*yaml.Node, places map[string]place) {
+	values, places = map[string]*yaml.Node{}, map[string]place{}
+	r.pairs(n, what, func(name string, key, value *yaml.Node) {
+		if !known.has(name) {
+			r.unknown(key, what, known)
+			return
+		}
+		values[name], places[name] = value, placeOf(key)
+	})
+	return values, places
 }
 
 // items returns the elements of the list n.

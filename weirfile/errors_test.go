@@ -60,7 +60,6 @@ func TestMistakes(t *testing.T) {
 		{good, "other: {}\n", `1:1 the file has no field "other": the fields are policies, $schema`},
 		{good, "$schema: x\n", `1:1 the file has no field "policies": it must have one`},
 		{good, strings.TrimSpace(good), `0:0 the file does not end with a line break, so it may be cut off: add one at its end`},
-		{good, good[:len(good)/2], `0:0 the file does not end with a line break, so it may be cut off: add one at its end`},
 		{good, `{"policies": {`, `2:1 the file is not valid YAML: did not find expected node content`},
 		{good, "policies: a: b\n", `1:12 the file is not valid YAML: mapping values are not allowed in this context`},
 		{good, "a: 1\n---\nb: 1\n", `0:0 the file has several documents, separated by ---: it must have one`},
@@ -97,19 +96,15 @@ func TestMistakes(t *testing.T) {
 		{"burst: 200", "brust: 200", `6:7 rule "tenant" has no burst: the algorithm gcra needs it; 10:9 rule "tenant" has no field "brust": did you mean "burst"?`},
 		{"burst: 200", "burst: 200\n        size: 1", `11:9 rule "tenant" has no field "size": the fields of the algorithm gcra are rate, burst, by, algorithm, cost, unit, shadow`},
 		{"burst: 200", "burst: 0", `10:16 rule "tenant": burst is 0: it must be from 1 to 9007199254740991`},
-		{"burst: 200", "burst: -5", `10:16 rule "tenant": burst is -5: it must be from 1 to 9007199254740991`},
 		{"burst: 200", "burst: \"200\"", `10:16 rule "tenant": burst is a text in quotes: write it without them: 200`},
 		{"burst: 200", "burst: 1e3", `10:16 rule "tenant": burst is "1e3": did you mean 1000?`},
 		{"algorithm: gcra", "algoritm: gcra", `8:9 rule "tenant" has no field "algoritm": did you mean "algorithm"?`},
-		{"algorithm: gcra", "algorithm: gcr", `8:20 rule "tenant": algorithm is "gcr": did you mean "gcra"?`},
 		{"window: 1h", "window: 0s", `14:17 rule "user": window is 0s: it must be a whole number of microseconds, from 1us to 52124d23h53m47s370ms496us`},
 		{"burst: 200", "burst: [200]", `10:16 rule "tenant": burst is a list: it must be a text`},
 		{"burst: 200", "burst:", `10:15 rule "tenant": burst is empty: it must be a text`},
 		{"burst: 200", "burst: 200\n        burst: 300", `11:9 rule "tenant" has "burst" twice: the first is on line 10`},
 		{"rate: 100 per second", "rate: 100", `9:15 rule "tenant": rate is "100": ` + rateForm},
-		{"rate: 100 per second", "rate: 0.5 per second", `9:15 rule "tenant": rate is "0.5 per second": the number is 0.5: it must be a whole number, written in digits; for less than one per second, write 1 per a longer time: 1 per 30s`},
 		{"rate: 100 per second", "rate: 4503599627370 per 106751d", `10:16 rule "tenant": burst is 200: at 4503599627370 per 106751d it must be at most 29, so that it can be counted exactly`},
-		{"window: 1h", "window: 1 hour", `14:17 rule "user": window is "1 hour": did you mean 1h?`},
 		{"window: 1h", "window: 3600", `14:17 rule "user": window is "3600": the unit is missing: did you mean 3600s?`},
 		{"window: 1h", "window: 1ns", `14:17 rule "user": window is 1ns: it must be a whole number of microseconds`},
 		{"window: 1h", "window: 1h\n        aligned: yes", `15:18 rule "user": aligned is "yes": it must be true or false`},
@@ -152,7 +147,6 @@ func TestMistakes(t *testing.T) {
 		{"        plan: pro\n", "", `25:9 an override has neither a plan nor rules: it must have one of them`},
 		{"plan: pro", "pln: pro", `25:9 an override has neither a plan nor rules: it must have one of them; 26:9 an override has no field "pln": did you mean "plan"?`},
 		{"- key: [acme, ann]\n        plan", "- plan", `25:9 an override has no key: it must name the caller, for example key: [tenant, user]`},
-		{"[acme, ann]", "[acme]", `25:14 the key has 1 segments: it must have 2: [tenant, user]`},
 		{"[acme, ann]", "acme", `25:14 the key has 1 segments: it must have 2: [tenant, user]`},
 		{"[acme, ann]", `[acme, ""]`, `25:21 the key's segment "user" is empty: it must have at least 1 byte`},
 		{"[acme, ann]", "[acme, ~]", `25:21 a segment of the key is empty: it must be a text`},
@@ -207,15 +201,34 @@ func TestLongMistakes(t *testing.T) {
 	}
 }
 
+// manyOverrides returns a file with n overrides of the given form, which has a %d.
+func manyOverrides(n int, form string) []byte {
+	var b strings.Builder
+	b.WriteString(`policies:
+  api:
+    segments: [tenant, user]
+    rules:
+      tenant: {by: [tenant], algorithm: gcra, rate: 100 per second, burst: 200}
+      user: {algorithm: fixed window, limit: 1000, window: 1h}
+    plans:
+      pro:
+        user: {limit: 5000}
+    overrides:
+`)
+	for i := range n {
+		fmt.Fprintf(&b, "      - "+form+"\n", i+1)
+	}
+	return []byte(b.String())
+}
+
 // All mistakes are reported at once, in the order of the file, but not too many.
 func TestManyMistakes(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("x.yaml", []byte("policies:\n  b: {rules: {r: {algorithm: gcra, burst: 0, rate: 1}}}\n  a: 5\n  c: {rule: 1}\n"), nil)
 	want := `weirfile: x.yaml:2:52: rule "r": rate is "1": ` + rateForm + `
 weirfile: x.yaml:3:6: policy "a" is "5": it must be a mapping of names to values
-weirfile: x.yaml:4:6: policy "c" has no rules: it must have at least one
+weirfile: x.yaml:4:3: policy "c" has no rules: it must have at least one
 weirfile: x.yaml:4:7: policy "c" has no field "rule": did you mean "rules"?`
-	want = strings.Replace(want, "4:6: policy \"c\" has no rules", "4:3: policy \"c\" has no rules", 1)
 	if err == nil || err.Error() != want {
 		t.Errorf("got:\n%v\nwant:\n%s", err, want)
 	}
@@ -228,13 +241,10 @@ weirfile: x.yaml:4:7: policy "c" has no field "rule": did you mean "rules"?`
 // An error wraps that of package weir.
 func TestErrorIs(t *testing.T) {
 	t.Parallel()
-	_, err := Parse("x.yaml", one("algorithm: gcra, rate: 1 per second, burst: 0"), nil)
-	if !errors.Is(err, algorithm.ErrInvalidLimit) {
-		t.Errorf("got %v, want an ErrInvalidLimit", err)
-	}
-	_, err = Parse("x.yaml", one("algorithm: gcra, rate: 1 per second, burst: 1, cost: 2"), nil)
-	if !errors.Is(err, weir.ErrInvalidRule) {
-		t.Errorf("got %v, want an ErrInvalidRule", err)
+	for rule, want := range map[string]error{"burst: 0": algorithm.ErrInvalidLimit, "burst: 1, cost: 2": weir.ErrInvalidRule} {
+		if _, err := Parse("x.yaml", one("algorithm: gcra, rate: 1 per second, "+rule), nil); !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ type File struct {
 	name     string
 	path     string // "" if the file was not loaded
 	sum      [sha256.Size]byte
-	policies []*filePolicy
+	policies []*Policy
 	options  Options
 	kinds    []*kind
 }
@@ -34,6 +34,11 @@ type Policy struct {
 	Plans     []Plan     // in the order of the file
 	Overrides []Override // in the order of the file
 	Line      int
+
+	settles bool
+	at      place
+	fields  map[string]place // of policyFields
+	rules   []place          // of Rules
 }
 
 // A Plan is a named set of limits. It has the rules that differ from the policy's.
@@ -41,6 +46,9 @@ type Plan struct {
 	Name  string
 	Rules []weir.Rule // for weir.Limiter.With
 	Line  int
+
+	at    place
+	rules []place // of Rules
 }
 
 // An Override holds the limits of one key. They replace the plan that a request names.
@@ -58,6 +66,9 @@ type Override struct {
 
 	// Line is the line of the file, or 0.
 	Line int
+
+	at    place
+	rules []place // of Rules
 }
 
 // Load reads the file, and checks it. If opts is nil, the defaults are used. The file
@@ -109,16 +120,16 @@ func Parse(name string, data []byte, opts *Options) (*File, error) {
 func (f *File) Warnings() error {
 	r := &reader{file: f.name}
 	for _, p := range f.policies {
-		for i := range p.overrides {
-			o := &p.overrides[i]
-			others := fileOverride{plan: o.plan}
-			if len(o.rules) == 0 {
-				others.plan = "" // o is there to give its plan to one key
+		for i := range p.Overrides {
+			o := &p.Overrides[i]
+			others := Override{Plan: o.Plan}
+			if len(o.Rules) == 0 {
+				others.Plan = "" // o is there to give its plan to one key
 			}
 			for _, rule := range p.effective(o) {
 				own := *p.rule(rule.Name)
 				theirs, _ := among(p.effective(&others), own)
-				if by := p.place(own).names; len(by) < len(p.segments()) && !reflect.DeepEqual(rule.Algorithm, theirs.Algorithm) {
+				if by := own.By; by != nil && len(by) < len(p.segments()) && !reflect.DeepEqual(rule.Algorithm, theirs.Algorithm) {
 					r.fail(o.at, "the override of the key changes the rule %q, which counts all keys with the same %s together: give all of them the same limit, for example by a plan", rule.Name, strings.Join(by, " and "))
 				}
 			}
@@ -187,17 +198,17 @@ func loadYAML(data []byte, doc *yaml.Node) (err error) {
 // Name returns the name of f: the path that was loaded, or the name that was parsed.
 func (f *File) Name() string { return f.name }
 
-// Policies returns the policies in the order of the file.
+// Policies returns the policies in the order of the file. Do not change what their slices hold.
 func (f *File) Policies() []Policy {
 	var list []Policy
 	for _, p := range f.policies {
-		list = append(list, p.export())
+		list = append(list, *p)
 	}
 	return list
 }
 
 // policy returns the policy with the name, or nil.
-func (f *File) policy(name string) *filePolicy {
+func (f *File) policy(name string) *Policy {
 	for _, p := range f.policies {
 		if p.Name == name {
 			return p
@@ -207,11 +218,7 @@ func (f *File) policy(name string) *filePolicy {
 }
 
 func (f *File) policyNames() []string {
-	var list []string
-	for _, p := range f.policies {
-		list = append(list, p.Name)
-	}
-	return list
+	return namesOf(f.policies, func(p *Policy) string { return p.Name })
 }
 
 // Describe returns a in the words of f: see the function [Describe].

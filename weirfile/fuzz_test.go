@@ -1,10 +1,12 @@
 package weirfile
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/internal/unit"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -27,39 +29,17 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		limits, err := file.Limits(memory.New(nil))
-		if err != nil {
-			t.Fatalf("a valid file has no limits: %v", err)
-		}
+		limits := limitsOver(t, file, memory.New(nil))
 		for _, p := range file.Policies() {
-			segments := make([]string, max(1, len(p.Segments)))
-			for i := range segments {
-				segments[i] = "x"
-			}
-			keys := []weir.Key{weir.KeyOf(segments...)}
-			for _, o := range p.Overrides {
-				keys = append(keys, o.Key)
-			}
-			plans := []string{""}
-			for _, plan := range p.Plans {
-				plans = append(plans, plan.Name)
-			}
-			for _, key := range keys {
-				for _, plan := range plans {
-					lim, err := limits.For(t.Context(), p.Name, plan, key)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if _, err := lim.Decide(t.Context(), weir.Request{Key: key, Op: weir.Peek, Costs: unit.Each(lim, 1)}, nil); err != nil {
-						t.Fatal(err)
-					}
+			segments := slices.Repeat([]string{"x"}, max(1, len(p.Segments)))
+			for _, o := range append(p.Overrides, Override{Key: weir.KeyOf(segments...)}) {
+				for _, plan := range append(p.Plans, Plan{}) {
+					lim := limiter(t, limits, p.Name, plan.Name, o.Key.Segments()...)
+					weirtest.Decide(t, lim, weir.Request{Key: o.Key, Op: weir.Peek, Costs: unit.Each(lim, 1)})
 				}
 			}
 			for _, r := range p.Rules {
-				again, err := Parse("x.yaml", one(Describe(r.Algorithm, nil)), nil)
-				if err != nil {
-					t.Fatalf("%s: %v", Describe(r.Algorithm, nil), err)
-				}
+				again := parse(t, string(one(Describe(r.Algorithm, nil))), nil)
 				if got, want := Describe(again.Policies()[0].Rules[0].Algorithm, nil), Describe(r.Algorithm, nil); got != want {
 					t.Errorf("got %s, want %s", got, want)
 				}

@@ -163,12 +163,12 @@ func (l *Limits) find(ctx context.Context, policy, plan string, key *weir.Key) (
 	if plan != "" {
 		p := b.byPlan[plan]
 		if p == nil {
-			return nil, Source{}, unknownPlan(b.filePolicy, plan)
+			return nil, Source{}, unknownPlan(b.Policy, plan)
 		}
 		lim, s.Line = p.lim, p.plan.at.line
 	}
 	if o := b.byKey[*key]; o != nil {
-		s.Plan, s.Override, s.Line = o.override.plan, true, o.override.at.line
+		s.Plan, s.Override, s.Line = o.override.Plan, true, o.override.at.line
 		return o.lim, s, nil
 	}
 	if l.asked == nil {
@@ -189,7 +189,7 @@ func unknown(what, name, where string, known []string) error {
 	return &lookupError{short(fmt.Sprintf("weirfile: %s has no %s %q: %s", where, what, name, suggest(name, known)))}
 }
 
-func unknownPlan(p *filePolicy, name string) error {
+func unknownPlan(p *Policy, name string) error {
 	return unknown("plan", name, fmt.Sprintf("policy %q", p.Name), p.planNames())
 }
 

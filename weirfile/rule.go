@@ -89,10 +89,7 @@ func (r *reader) limit(p *ruleParts, what string, at place, rule *weir.Rule) {
 
 // kind returns the algorithm that a rule names.
 func (r *reader) kind(p *ruleParts, what string, at place, rule *weir.Rule) *kind {
-	var known []string
-	for _, k := range r.kinds {
-		known = append(known, k.name)
-	}
+	known := namesOf(r.kinds, func(k *kind) string { return k.name })
 	var was *kind
 	if rule.Algorithm != nil {
 		was, _ = of(r.kinds, rule.Algorithm)
@@ -132,7 +129,7 @@ func (r *reader) unknownIn(key *yaml.Node, what string, k *kind, inherits bool) 
 			return
 		}
 	}
-	fields := append(namesOf(k.fields), own...)
+	fields := append(fieldNames(k.fields), own...)
 	if near := nearest(key.Value, fields); near != "" {
 		r.fail(placeOf(key), "%s has no field %q: did you mean %q?", what, key.Value, near)
 		return
@@ -159,7 +156,7 @@ func (r *reader) value(n *yaml.Node, what string, c *codec, value, in reflect.Va
 					return
 				}
 			}
-			r.unknown(key, what, namesOf(c.list))
+			r.unknown(key, what, fieldNames(c.list))
 		})
 		for _, f := range c.list {
 			if item.Kind == yaml.MappingNode && !given[f.name] {
@@ -187,12 +184,8 @@ func (r *reader) scalar(n *yaml.Node, what string, c *codec, value, in reflect.V
 	return true
 }
 
-func namesOf(fields []field) []string {
-	var list []string
-	for _, f := range fields {
-		list = append(list, f.name)
-	}
-	return list
+func fieldNames(fields []field) []string {
+	return namesOf(fields, func(f field) string { return f.name })
 }
 
 // explain returns the text of an error of NewLimit in the words of the file, and the

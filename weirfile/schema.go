@@ -34,7 +34,7 @@ func Schema(opts *Options) ([]byte, error) {
 	for _, k := range list {
 		required := []string{}
 		properties := object{"algorithm": object{"const": k.name}}
-		for _, name := range append(append(names{}, ruleFields...), namesOf(k.fields)...) {
+		for _, name := range append(append(names{}, ruleFields...), fieldNames(k.fields)...) {
 			if _, ok := properties[name]; !ok {
 				properties[name] = true
 			}

@@ -197,8 +197,8 @@ func (d *differ) rejects() []Change {
 				reject(Change{Plan: name}, "asks for the plan, which the file lacks")
 			}
 		}
-		if was, now := old.place(weir.Rule{}), p.place(weir.Rule{}); !sameKeys(was, now) {
-			reject(Change{From: fmt.Sprintf("segments: %q", was.names), To: fmt.Sprintf("segments: %q", now.names), Line: p.at.line}, "passes the segments of its keys in their order")
+		if was, now := callers(old, p); !slices.Equal(was, now) {
+			reject(Change{From: fmt.Sprintf("segments: %q", was), To: fmt.Sprintf("segments: %q", p.segments()), Line: p.at.line}, "passes the segments of its keys in their order")
 		}
 		for _, name := range old.Units {
 			if !slices.Contains(p.Units, name) {
@@ -230,7 +230,7 @@ func (d *differ) rejects() []Change {
 }
 
 // supports returns a function that reports whether a request is valid for the policy p.
-func (f *File) supports(p *filePolicy) func(r weir.Request) bool {
+func (f *File) supports(p *Policy) func(r weir.Request) bool {
 	lim, err := p.limiter(memory.New(nil), f.options.Limiter)
 	key, ones := weir.KeyOf(p.segments()...), unit.Each(lim, 1)
 	return func(r weir.Request) bool {

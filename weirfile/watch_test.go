@@ -3,16 +3,19 @@ package weirfile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -34,21 +37,13 @@ func load(t *testing.T, path string, opts *Options) *Limits {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := f.Limits(memory.New(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return limitsOver(t, f, memory.New(nil))
 }
 
 // login returns the words of the policy login.
 func login(t *testing.T, l *Limits) string {
 	t.Helper()
-	lim, err := l.For(t.Context(), "login", "", weir.KeyOf("10.0.0.9"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return wordsOf(lim)
+	return wordsOf(limiter(t, l, "login", "", "10.0.0.9"))
 }
 
 const five, six = "limit: 5,", "limit: 6,"
@@ -213,42 +208,61 @@ func TestReloadKeepsOverrides(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			lim, err := l.For(t.Context(), "api", "", weir.KeyOf("acme", "dan"))
-			if err != nil || wordsOf(lim) != "tenant 500, user "+limit || len(a.calls) != 1 {
-				t.Errorf("got %s, %v after %d calls", wordsOf(lim), err, len(a.calls))
+			if got := wordsOf(limiter(t, l, "api", "", "acme", "dan")); got != "tenant 500, user "+limit || len(a.calls) != 1 {
+				t.Errorf("got %s after %d calls", got, len(a.calls))
 			}
 		}
 	}
 }
 
-func TestIntervalIsChecked(t *testing.T) {
-	t.Parallel()
-	for _, opts := range []*Options{{Interval: -1}, {OverrideAge: -1}, {MaxOverrides: -1}} {
-		if _, err := Parse("x.yaml", []byte(shop), opts); err == nil || !strings.Contains(err.Error(), "it must be 0, which means") {
-			t.Errorf("%+v: got %v", opts, err)
-		}
-	}
-}
-
-// After concurrent reloads, the status describes the limits in use.
-func TestReloadConcurrent(t *testing.T) {
+// While the file changes under load, no caller gets more than the highest limit, the used
+// tokens stay used, and the status describes the limits in use.
+func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "limits.yaml")
-	write(t, path, shop)
-	l := load(t, path, nil)
-	files := []string{strings.Replace(shop, five, six, 1), shop}
-	for range 200 {
-		var wg sync.WaitGroup
-		for _, text := range files {
-			wg.Go(func() {
-				if err := l.load(path, []byte(text), nil); err != nil {
-					t.Error(err)
+	rule := func(limit int) []byte {
+		return one(fmt.Sprintf("algorithm: fixed window, limit: %d, window: 1h", limit))
+	}
+	write(t, path, string(rule(100)))
+	l := load(t, path, &Options{Limiter: &weir.Options{Clock: weirtest.NewClock().Now}})
+	var allowed atomic.Int64
+	allow := func() bool {
+		res := weirtest.Decide(t, limiter(t, l, "api", "", "ann"), weir.Request{Key: weir.KeyOf("ann")})
+		if res.Allowed {
+			allowed.Add(1)
+		}
+		return res.Allowed
+	}
+	var callers, loaders sync.WaitGroup
+	var stop atomic.Bool
+	for range 4 {
+		callers.Go(func() {
+			for !stop.Load() {
+				allow()
+			}
+		})
+	}
+	for i := range 100 {
+		for _, text := range [][]byte{rule([]int{100, 300, 200, 100, 250}[i%5]), rule(150), []byte("broken\n")} {
+			loaders.Go(func() {
+				if err := l.load(path, text, nil); (err != nil) != (string(text) == "broken\n") {
+					t.Errorf("%s: got %v", text, err)
 				}
 			})
 		}
-		wg.Wait()
+		loaders.Wait()
 		if l.Status().Sum != l.File().sum {
 			t.Fatal("the status has the sum of a file that is not in use")
 		}
+	}
+	if err := l.load(path, rule(300), nil); err != nil {
+		t.Error(err)
+	}
+	for allow() { // use up what is left
+	}
+	stop.Store(true)
+	callers.Wait()
+	if n := allowed.Load(); n != 300 {
+		t.Errorf("%d requests were allowed, want the highest limit, 300", n)
 	}
 }

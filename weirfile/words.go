@@ -196,6 +196,14 @@ func parseInt(text string) (int64, error) {
 	return 0, errors.New("it must be a whole number, written in digits")
 }
 
+// parseBool reads true or false.
+func parseBool(text string) (bool, error) {
+	if text != "true" && text != "false" {
+		return false, errors.New("it must be true or false")
+	}
+	return text == "true", nil
+}
+
 // parseClock reads a time of day, for example 06:00.
 func parseClock(text string) (time.Duration, error) {
 	for _, layout := range []string{"15:04", "15:04:05"} { // the second also reads a fraction

@@ -8,43 +8,46 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-func TestDuration(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]time.Duration{
-		"1h": time.Hour, "1d": 24 * time.Hour, "30s": 30 * time.Second, "1h30m": 90 * time.Minute,
-		"1d12h": 36 * time.Hour, "90m": 90 * time.Minute, "5ms": 5 * time.Millisecond, "7us": 7 * time.Microsecond,
-		"9ns": 9, "0s": 0, "106751d": 106751 * 24 * time.Hour,
-	} {
-		if got, err := parseDuration(text); err != nil || got != want {
+// checkReads checks what read returns for good texts, and its errors for bad ones.
+func checkReads[T comparable](t *testing.T, read func(string) (T, error), good map[string]T, bad map[string]string) {
+	t.Helper()
+	for text, want := range good {
+		if got, err := read(text); err != nil || got != want {
 			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
 		}
 	}
+	for text, want := range bad {
+		if got, err := read(text); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	t.Parallel()
+	good := map[string]time.Duration{
+		"1h": time.Hour, "1d": 24 * time.Hour, "30s": 30 * time.Second, "1h30m": 90 * time.Minute,
+		"1d12h": 36 * time.Hour, "90m": 90 * time.Minute, "5ms": 5 * time.Millisecond, "7us": 7 * time.Microsecond,
+		"9ns": 9, "0s": 0, "106751d": 106751 * 24 * time.Hour,
+	}
 	const form, hint = durationForm, calendarHint
-	for text, want := range map[string]string{
+	checkReads(t, parseDuration, good, map[string]string{
 		"": form, "h": form, "1": "the unit is missing: did you mean 1s?", "1 hour": "did you mean 1h?",
 		"5 minutes": "did you mean 5m?", "2 days": "did you mean 2d?", "2w": "did you mean 14d?" + hint, "1mo": "did you mean 30d?" + hint, "1 year": "did you mean 365d?" + hint,
 		"1M": "did you mean 1m, or 30d for months?", "90 mins": "did you mean 1h30m?", "9999999 years": form, "0 hours": form, "10S": "did you mean 10s?",
 		"1.5h": form + "; did you mean 1h30m?", "30m1h": form + "; did you mean 1h30m?", "1h1h": form + "; did you mean 2h?",
 		"-1s": form, "1h 30m": form, "one hour": form, "3 fortnights": form, "10µs": "did you mean 10us?",
 		"106752d": "it must be at most 106751d", "99999999999999999999s": "it must be at most 106751d",
-	} {
-		if got, err := parseDuration(text); err == nil || err.Error() != want {
-			t.Errorf("%q: got %v, %v, want %s", text, got, err, want)
-		}
-	}
+	})
 }
 
 func TestRate(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]algorithm.Rate{
+	good := map[string]algorithm.Rate{
 		"10 per second": algorithm.PerSecond(10), "300 per minute": algorithm.PerMinute(300), "5 per hour": algorithm.PerHour(5),
 		"1 per day": algorithm.PerDay(1), "1 per 10s": algorithm.Every(10 * time.Second), "7  per  1h30m": {Count: 7, Period: 90 * time.Minute},
-	} {
-		if got, err := parseRate(text); err != nil || got != want {
-			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
-		}
 	}
-	for text, want := range map[string]string{
+	checkReads(t, parseRate, good, map[string]string{
 		"": rateForm, "10": rateForm, "fast": rateForm, "ten per second": rateForm,
 		"10/s": `did you mean "10 per second"?`, "10 / minute": `did you mean "10 per minute"?`, "10/min": `did you mean "10 per minute"?`,
 		"10 per secnd": `did you mean "10 per second"?`, "10 per seconds": `did you mean "10 per second"?`, "1000-H": `did you mean "1000 per hour"?`,
@@ -58,49 +61,35 @@ func TestRate(t *testing.T) {
 		"1e3 per second": "the number is 1e3: did you mean 1000?; for less than one per second, write 1 per a longer time: 1 per 30s",
 		"5 per 0s":       "the time must be longer than 0: 1 per 30s", "5 per 10": `in "10", the unit is missing: did you mean 10s?`,
 		"-1 per second": "the number must be at least 1",
-	} {
-		if got, err := parseRate(text); err == nil || err.Error() != want {
-			t.Errorf("%q: got %v, %v, want %s", text, got, err, want)
-		}
-	}
+	})
 }
 
 func TestInt(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]int64{"0": 0, "7": 7, "-3": -3, "9007199254740991": 1<<53 - 1} {
-		if got, err := parseInt(text); err != nil || got != want {
-			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
-		}
-	}
+	good := map[string]int64{"0": 0, "7": 7, "-3": -3, "9007199254740991": 1<<53 - 1}
 	const form = "it must be a whole number, written in digits"
-	for text, want := range map[string]string{
+	checkReads(t, parseInt, good, map[string]string{
 		"": form, "-": form, "x": form, "1.5": form, "010": "did you mean 10?", "1_000": "did you mean 1000?", "1e6": "did you mean 1000000?",
 		"0x10": form, "--1": form, "99999999999999999999": "it must be at most 9007199254740991",
-	} {
-		if got, err := parseInt(text); err == nil || err.Error() != want {
-			t.Errorf("%q: got %v, %v, want %s", text, got, err, want)
-		}
-	}
+	})
 }
 
 func TestClock(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]time.Duration{
+	good := map[string]time.Duration{
 		"00:00": 0, "06:00": 6 * time.Hour, "23:59": 23*time.Hour + 59*time.Minute, "06:00:07": 6*time.Hour + 7*time.Second,
 		"06:00:07.000001": 6*time.Hour + 7*time.Second + time.Microsecond,
-	} {
-		if got, err := parseClock(text); err != nil || got != want {
-			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
-		}
-		if got := formatClock(want); got != text {
-			t.Errorf("%v: got %q, want %q", want, got, text)
+	}
+	for text, d := range good {
+		if got := formatClock(d); got != text {
+			t.Errorf("%v: got %q, want %q", d, got, text)
 		}
 	}
+	bad := map[string]string{}
 	for _, text := range []string{"", "6", "6:00", "24:00", "06:60", "6 am", "06:00:60", "06.00"} {
-		if got, err := parseClock(text); err == nil {
-			t.Errorf("%q: got %v, want an error", text, got)
-		}
+		bad[text] = `it must be a time of day from "00:00" to "23:59"`
 	}
+	checkReads(t, parseClock, good, bad)
 }
 
 // Every duration and every rate is read as it was written.
@@ -115,19 +104,6 @@ func TestFormat(t *testing.T) {
 		r := algorithm.Rate{Count: 1 + random.Int64()>>random.IntN(63), Period: d + 1}
 		if got, err := parseRate(formatRate(r)); err != nil || got != r {
 			t.Fatalf("%v is written as %q: got %v, %v", r, formatRate(r), got, err)
-		}
-	}
-}
-
-func TestNearest(t *testing.T) {
-	t.Parallel()
-	words := []string{"segments", "secret", "rules", "plans", "overrides"}
-	for given, want := range map[string]string{
-		"segment": "segments", "Rules": "rules", "rule": "rules", "overides": "overrides", "plasn": "plans", "limits": "", "": "",
-		"over-rides": "overrides", "sceret": "secret",
-	} {
-		if got := nearest(given, words); got != want {
-			t.Errorf("%q: got %q, want %q", given, got, want)
 		}
 	}
 }

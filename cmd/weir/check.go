@@ -44,20 +44,14 @@ read. A file with algorithms of your own is not valid for the tool.`,
 type checked struct {
 	File     string            `json:"file"`
 	Valid    bool              `json:"valid"`
-	Errors   []checkedError    `json:"errors"`
-	Warnings []checkedError    `json:"warnings,omitempty"`
+	Errors   []*weirfile.Error `json:"errors"`
+	Warnings []*weirfile.Error `json:"warnings,omitempty"`
 	Policies []string          `json:"policies"`
 	Changes  []weirfile.Change `json:"changes,omitzero"` // only with CURRENT
 }
 
-type checkedError struct {
-	Line   int    `json:"line,omitempty"`
-	Column int    `json:"column,omitempty"`
-	Text   string `json:"text"`
-}
-
 func (f *policyFlags) check(args []string) error {
-	c := checked{File: args[0], Errors: []checkedError{}, Policies: []string{}}
+	c := checked{File: args[0], Errors: []*weirfile.Error{}, Policies: []string{}}
 	file, err := f.load(args[0])
 	switch {
 	case errors.As(err, new(*fs.PathError)):
@@ -84,8 +78,8 @@ func (f *policyFlags) check(args []string) error {
 }
 
 // listErrors returns the mistakes in a file.
-func listErrors(err error) []checkedError {
-	var list []checkedError
+func listErrors(err error) []*weirfile.Error {
+	var list []*weirfile.Error
 	var all interface{ Unwrap() []error }
 	if errors.As(err, &all) {
 		for _, err := range all.Unwrap() {
@@ -93,11 +87,9 @@ func listErrors(err error) []checkedError {
 		}
 		return list
 	}
-	var e *weirfile.Error
-	if errors.As(err, &e) {
-		return []checkedError{{e.Line, e.Column, e.Text}}
-	}
-	return []checkedError{{Text: err.Error()}}
+	e := &weirfile.Error{Text: err.Error()}
+	errors.As(err, &e)
+	return []*weirfile.Error{e}
 }
 
 // checked prints c.

@@ -28,15 +28,9 @@ func init() { goredisclient.SetLogger(silent{}) } // it logs each failed dial
 
 // goredisOf returns a client of go-redis.
 func goredisOf(at *target) goredisclient.UniversalClient {
-	o := &goredisclient.UniversalOptions{
-		Addrs: at.addrs, MasterName: at.master, TLSConfig: at.tls, Username: at.user, Password: at.password, DB: at.db,
-		SentinelUsername: at.sentinelUser, SentinelPassword: at.sentinelPassword,
-		DialTimeout: callTime, DialerRetries: 1, ContextTimeoutEnabled: true,
-	}
-	if at.kind == cluster { // it can have one address
-		return goredisclient.NewClusterClient(o.Cluster())
-	}
-	return goredisclient.NewUniversalClient(o)
+	o := at.UniversalOptions
+	o.DialTimeout, o.DialerRetries, o.ContextTimeoutEnabled = callTime, 1, true
+	return goredisclient.NewUniversalClient(&o)
 }
 
 func openGoredis(_ context.Context, at *target) (store.Store, func(), error) {
@@ -47,14 +41,14 @@ func openGoredis(_ context.Context, at *target) (store.Store, func(), error) {
 func openRueidis(_ context.Context, at *target) (store.Store, func(), error) {
 	dialer := net.Dialer{Timeout: callTime}
 	options := rueidisclient.ClientOption{
-		InitAddress: at.addrs, TLSConfig: at.tls, Username: at.user, Password: at.password, SelectDB: at.db, Dialer: dialer,
+		InitAddress: at.Addrs, TLSConfig: at.TLSConfig, Username: at.Username, Password: at.Password, SelectDB: at.DB, Dialer: dialer,
 		ForceSingleClient: at.kind == single,
 		DisableCache:      true,
 		DialCtxFn:         rueidis.Dial,
 	}
 	if at.kind == sentinel {
 		options.Sentinel = rueidisclient.SentinelOption{
-			MasterSet: at.master, TLSConfig: at.tls, Username: at.sentinelUser, Password: at.sentinelPassword, Dialer: dialer,
+			MasterSet: at.MasterName, TLSConfig: at.TLSConfig, Username: at.SentinelUsername, Password: at.SentinelPassword, Dialer: dialer,
 		}
 	}
 	c, err := rueidisclient.NewClient(options)
@@ -67,14 +61,14 @@ func openRueidis(_ context.Context, at *target) (store.Store, func(), error) {
 func openValkey(_ context.Context, at *target) (store.Store, func(), error) {
 	dialer := net.Dialer{Timeout: callTime}
 	options := valkeyclient.ClientOption{
-		InitAddress: at.addrs, TLSConfig: at.tls, Username: at.user, Password: at.password, SelectDB: at.db, Dialer: dialer,
+		InitAddress: at.Addrs, TLSConfig: at.TLSConfig, Username: at.Username, Password: at.Password, SelectDB: at.DB, Dialer: dialer,
 		ForceSingleClient: at.kind == single,
 		DisableCache:      true,
 		DialCtxFn:         valkey.Dial,
 	}
 	if at.kind == sentinel {
 		options.Sentinel = valkeyclient.SentinelOption{
-			MasterSet: at.master, TLSConfig: at.tls, Username: at.sentinelUser, Password: at.sentinelPassword, Dialer: dialer,
+			MasterSet: at.MasterName, TLSConfig: at.TLSConfig, Username: at.SentinelUsername, Password: at.SentinelPassword, Dialer: dialer,
 		}
 	}
 	c, err := valkeyclient.NewClient(options)
@@ -89,11 +83,11 @@ func openValkey(_ context.Context, at *target) (store.Store, func(), error) {
 
 func openRedigo(_ context.Context, at *target) (store.Store, func(), error) {
 	options := []redigoclient.DialOption{
-		redigoclient.DialUseTLS(at.tls != nil),
-		redigoclient.DialTLSConfig(at.tls),
-		redigoclient.DialUsername(at.user),
-		redigoclient.DialPassword(at.password),
-		redigoclient.DialDatabase(at.db),
+		redigoclient.DialUseTLS(at.TLSConfig != nil),
+		redigoclient.DialTLSConfig(at.TLSConfig),
+		redigoclient.DialUsername(at.Username),
+		redigoclient.DialPassword(at.Password),
+		redigoclient.DialDatabase(at.DB),
 		redigoclient.DialConnectTimeout(callTime),
 		redigoclient.DialReadTimeout(time.Minute), // a script of the suite can be slow
 	}
@@ -106,9 +100,9 @@ func openRedigo(_ context.Context, at *target) (store.Store, func(), error) {
 		}, nil
 	}
 	if at.kind == cluster {
-		c := &redisc.Cluster{StartupNodes: at.addrs, DialOptions: options, CreatePool: pool}
+		c := &redisc.Cluster{StartupNodes: at.Addrs, DialOptions: options, CreatePool: pool}
 		return redigo.NewCluster(c), sync.OnceFunc(func() { _ = c.Close() }), nil
 	}
-	p, _ := pool(at.addrs[0], options...)
+	p, _ := pool(at.Addrs[0], options...)
 	return redigo.New(p), sync.OnceFunc(func() { _ = p.Close() }), nil
 }

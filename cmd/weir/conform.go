@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -40,7 +41,8 @@ The exit code is 1 if a check failed, and 3 if the server cannot run the checks,
 the user lacks a right: docs/reference/stores.md lists those that are needed. The report says why
 checks were skipped.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
-		at, c := storeFlag(set), &conform{tool: t, output: formatFlag(set)}
+		url, c := storeFlag(set), &conform{tool: t, output: formatFlag(set)}
+		client := set.String("client", "", "the `client`: "+strings.Join(slices.Sorted(maps.Keys(clients)), ", ")+"; the default is goredis, valkey for valkey://, postgres for postgres://")
 		set.StringVar(&c.report, "report", "", "write the report to `FILE`, which ends in .json, and to a .md for people")
 		set.StringVar(&c.pattern, "run", "", "run only the checks whose names match the regular `expression`, for example ^GCRA/")
 		set.BoolVar(&c.brief, "brief", false, "let random checks try less, which is quicker")
@@ -53,9 +55,9 @@ checks were skipped.`,
 				return usagef("there are %d arguments: give one URL at most", len(args))
 			}
 			if len(args) == 1 {
-				at.url = args[0]
+				url = &args[0]
 			}
-			target, err := t.target(at)
+			target, err := t.target(*url, *client)
 			if err != nil {
 				return err
 			}

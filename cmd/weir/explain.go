@@ -19,33 +19,12 @@ var explainCommand = &command{
 KEY has one argument for each segment of the policy. It prints what a request of one token, and
 of 1 of each unit, would be answered now, where the caller's limits come from, and for each rule the
 limit, the state, the keys in the store and their cluster slot. It consumes nothing. Secret segments
-are shown as their hash.`,
+are shown as their hash. The exit code is 0 if the request would be allowed, and 1 if it would be
+denied.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		f := t.policyFlags(set)
-		return func(ctx context.Context, args []string) error {
-			_, err := f.explain(ctx, args, f.explained)
-			return err
-		}
-	},
-}
-
-var peekCommand = &command{
-	name:    "peek",
-	args:    "FILE POLICY KEY…",
-	summary: "Say whether a request would be allowed now.",
-	example: "weir peek limits.yaml api acme ann",
-	text: `
-It consumes nothing. The exit code is 0 if the request would be allowed, and 1 if it would be
-denied. With -o json, the output is that of weir explain.`,
-	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
-		f := t.policyFlags(set)
-		return func(ctx context.Context, args []string) error {
-			doc, err := f.explain(ctx, args, func(d *document) { f.printf("%s\n", d.Why) })
-			if err == nil && !doc.Allowed {
-				return errNo
-			}
-			return err
-		}
+		short := set.Bool("short", false, "print only whether the request would be allowed, and why")
+		return func(ctx context.Context, args []string) error { return f.explain(ctx, args, *short) }
 	},
 }
 
@@ -55,18 +34,18 @@ type document struct {
 	Limits string `json:"limits"` // where the caller's limits come from
 }
 
-// explain prints the explanation of a key, as text with print.
-func (f *policyFlags) explain(ctx context.Context, args []string, print func(*document)) (*document, error) {
+// explain prints the explanation of a key. It returns errNo if a request would be denied.
+func (f *policyFlags) explain(ctx context.Context, args []string, short bool) error {
 	s, err := f.open(ctx, args, true)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer s.close()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	doc, err := explain.ExplainKey(ctx, s.lim, s.caller)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d := &document{doc, s.source.String()}
 	for i, rule := range s.lim.Rules() {
@@ -74,12 +53,18 @@ func (f *policyFlags) explain(ctx context.Context, args []string, print func(*do
 			d.Rules[i].Words += ", unit: " + quoted(rule.Unit)
 		}
 	}
-	if *f.output == "json" {
+	switch {
+	case *f.output == "json":
 		f.print(f.out, jsonText(d))
-		return d, nil
+	case short:
+		f.printf("%s\n", d.Why)
+	default:
+		f.explained(d)
 	}
-	print(d)
-	return d, nil
+	if !doc.Allowed {
+		return errNo
+	}
+	return nil
 }
 
 // explained prints a document as text.

@@ -25,7 +25,7 @@ type command struct {
 
 // commands returns all commands in the order of weir -h.
 func commands() []*command {
-	return []*command{explainCommand, peekCommand, listCommand, topCommand, pauseCommand, resumeCommand, resetCommand, checkCommand, conformCommand}
+	return []*command{explainCommand, listCommand, pauseCommand, resumeCommand, resetCommand, checkCommand, conformCommand}
 }
 
 // exits is the part about exit codes of weir -h.

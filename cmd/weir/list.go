@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -14,53 +13,23 @@ import (
 	"github.com/weir-go/weir/explain"
 )
 
-const listHelp = `
-PREFIX has the first segments of the callers, for example a tenant. Callers with an override have
-its limits. A server of Redis or Valkey looks at all its keys, a few at a time, so that decisions are
-not held up. What callers use is read with peeks, which consume nothing.`
-
 var listCommand = &command{
 	name:    "list",
 	args:    "FILE POLICY [PREFIX…]",
 	summary: "List the callers that use most of their limits.",
 	example: "weir list -n 10 limits.yaml api",
-	text:    listHelp,
-	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
-		l := t.listing(set)
-		return func(ctx context.Context, args []string) error {
-			s, err := l.start(ctx, args)
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			text, err := l.list(ctx, s)
-			l.print(l.out, text)
-			return err
-		}
-	},
-}
+	text: `
+PREFIX has the first segments of the callers, for example a tenant. Callers with an override have
+its limits. A server of Redis or Valkey looks at all its keys, a few at a time, so that decisions are
+not held up. What callers use is read with peeks, which consume nothing.
 
-var topCommand = &command{
-	name:    "top",
-	args:    "FILE POLICY [PREFIX…]",
-	summary: "Show the callers that use most of their limits, again and again.",
-	example: "weir top limits.yaml api acme",
-	text:    listHelp + "\n\nIt ends on Ctrl-C. If the output is not a terminal, it prints the list once.",
+With -every, it lists again and again until Ctrl-C. On a terminal, a list replaces the last one.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
-		l := t.listing(set)
-		every := 2 * time.Second
-		set.Var((*span)(&every), "every", "the `time` between two lists")
-		return func(ctx context.Context, args []string) error {
-			if every <= 0 {
-				return usagef("-every is %v: it must be above 0", every)
-			}
-			s, err := l.start(ctx, args)
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			return l.top(ctx, s, time.Tick(every))
-		}
+		l := &listing{policyFlags: t.policyFlags(set)}
+		set.StringVar(&l.rule, "rule", "", "list only callers of the `rule` with this name")
+		set.IntVar(&l.n, "n", 20, "the largest `number` of callers in the list")
+		set.Var((*span)(&l.every), "every", "the `time` until it lists again; 0s means never")
+		return l.run
 	},
 }
 
@@ -73,42 +42,57 @@ const (
 // A listing prints the callers of a policy.
 type listing struct {
 	*policyFlags
-	rule string
-	n    int
+	rule  string
+	n     int
+	every time.Duration
 
 	limiter func(*explain.Caller) *weir.Limiter // see overridden
 }
 
-func (t *tool) listing(set *flag.FlagSet) *listing {
-	l := &listing{policyFlags: t.policyFlags(set)}
-	set.StringVar(&l.rule, "rule", "", "list only callers of the `rule` with this name")
-	set.IntVar(&l.n, "n", 20, "the largest `number` of callers in the list")
-	return l
-}
-
-// start opens the policy that args name, and finds its overrides, which stay as they are.
-func (l *listing) start(ctx context.Context, args []string) (*subject, error) {
+func (l *listing) run(ctx context.Context, args []string) error {
+	if l.n < 1 {
+		return usagef("-n is %d: it must be at least 1", l.n)
+	}
 	s, err := l.open(ctx, args, false)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	defer s.close()
+	if _, err := s.base.Only(l.rule); err != nil && l.rule != "" {
+		return usageError{err}
 	}
 	if l.limiter, err = l.overridden(ctx, s); err != nil {
-		s.close()
-		return nil, err
+		return err
 	}
-	return s, nil
+	for {
+		text, err := l.list(ctx, s)
+		switch {
+		case l.every == 0 && err != nil:
+			return err
+		case l.every > 0 && ctx.Err() != nil:
+			return nil
+		case err != nil: // an outage can end
+			text = l.secrets.remove(err.Error()) + "\n"
+		}
+		if l.live && l.every > 0 {
+			fmt.Fprint(l.out, clearScreen)
+		}
+		l.print(l.out, text)
+		if l.every == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(l.every):
+		}
+	}
 }
 
 // list returns the list as text or JSON.
 func (l *listing) list(ctx context.Context, s *subject) (string, error) {
-	if l.n < 1 {
-		return "", usagef("-n is %d: it must be at least 1", l.n)
-	}
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
-	if _, err := s.base.Only(l.rule); err != nil && l.rule != "" {
-		return "", usageError{err}
-	}
 	ranking, err := explain.Top(ctx, s.base, l.n, &explain.ListOptions{Rule: l.rule, Segments: s.key, Limiter: l.limiter, MaxKeys: mostListed})
 	if err != nil {
 		return "", err
@@ -171,32 +155,5 @@ func ranked(r *explain.Ranking, pauses []string) string {
 	return text.String()
 }
 
-// The sequences of a terminal that begin a new list in place of the last one.
+// clearScreen is what a terminal clears itself for.
 const clearScreen = "\x1b[H\x1b[2J"
-
-// top prints the list at once and at each tick, until ctx ends.
-func (l *listing) top(ctx context.Context, s *subject, tick <-chan time.Time) error {
-	for {
-		text, err := l.list(ctx, s)
-		switch {
-		case ctx.Err() != nil && l.live:
-			return nil
-		case err != nil && (!l.live || errors.As(err, new(usageError))):
-			return err
-		case err != nil: // an outage can end
-			text = l.secrets.remove(err.Error()) + "\n"
-		}
-		if l.live {
-			l.print(l.screen, clearScreen)
-		}
-		l.print(l.out, text)
-		if !l.live {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick:
-		}
-	}
-}

@@ -24,8 +24,7 @@ func main() {
 	// A second Ctrl-C ends the process at once.
 	context.AfterFunc(ctx, stop)
 	t := &tool{
-		in: bufio.NewReader(os.Stdin), out: &cleaner{w: os.Stdout}, err: &cleaner{w: os.Stderr}, screen: os.Stdout,
-		getenv: os.Getenv, dial: dial,
+		in: bufio.NewReader(os.Stdin), out: os.Stdout, err: os.Stderr, getenv: os.Getenv, dial: dial,
 		ask:   term.IsTerminal(int(os.Stdin.Fd())),
 		live:  term.IsTerminal(int(os.Stdout.Fd())),
 		shown: term.IsTerminal(int(os.Stderr.Fd())),
@@ -36,8 +35,7 @@ func main() {
 // A tool runs commands.
 type tool struct {
 	in       *bufio.Reader
-	out, err io.Writer // text, in which nothing controls a terminal
-	screen   io.Writer // out, for the sequences that control a terminal
+	out, err io.Writer // see print
 	getenv   func(name string) string
 	dial     func(ctx context.Context, at *target) (*server, error)
 

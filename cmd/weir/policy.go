@@ -17,14 +17,14 @@ import (
 // policyFlags are the flags of commands about the limits of a policy.
 type policyFlags struct {
 	*tool
-	*storeFlags
+	url          *string
 	output       *format
 	prefix, plan string
 	address      string
 }
 
 func (t *tool) policyFlags(set *flag.FlagSet) *policyFlags {
-	f := &policyFlags{tool: t, storeFlags: storeFlag(set), output: formatFlag(set)}
+	f := &policyFlags{tool: t, url: storeFlag(set), output: formatFlag(set)}
 	set.StringVar(&f.prefix, "prefix", "", "the `prefix` of keys, if the program sets weir.Options.Prefix")
 	set.StringVar(&f.plan, "plan", "", "the name of the caller's `plan`; an override of the key wins over it")
 	set.StringVar(&f.address, "addr", "", "the name of the `segment` that is an IP address: an IPv6 address then stands for its /64 network, as in weirhttp")
@@ -84,7 +84,7 @@ func (f *policyFlags) open(ctx context.Context, args []string, whole bool) (*sub
 	if err := f.complete(s, whole); err != nil {
 		return nil, err
 	}
-	at, err := f.target(f.storeFlags)
+	at, err := f.target(*f.url, "")
 	if err != nil {
 		return nil, err
 	}

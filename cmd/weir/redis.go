@@ -22,14 +22,14 @@ func (at *target) mistake(ctx context.Context, err error) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // it is only advice
 	defer cancel()
-	if _, plain := at.info(ctx, nil); at.tls != nil && plain {
+	if _, plain := at.info(ctx, nil); at.TLSConfig != nil && plain {
 		return "it does not use TLS: the URL must begin with redis or valkey, without the second s"
-	} else if at.tls == nil && !plain {
+	} else if at.TLSConfig == nil && !plain {
 		if _, secure := at.info(ctx, &tls.Config{InsecureSkipVerify: true}); secure {
 			return "it uses TLS: the URL must begin with rediss or valkeys"
 		}
 	}
-	info, _ := at.info(ctx, at.tls)
+	info, _ := at.info(ctx, at.TLSConfig)
 	for _, is := range []struct {
 		kind
 		mode, url string
@@ -45,12 +45,12 @@ func (at *target) mistake(ctx context.Context, err error) string {
 // sends the password only over the TLS of at.
 func (at target) info(ctx context.Context, config *tls.Config) (string, bool) {
 	if at.kind == sentinel { // the other user is the master's
-		at.user, at.password = at.sentinelUser, at.sentinelPassword
+		at.Username, at.Password = at.SentinelUsername, at.SentinelPassword
 	}
-	if config != at.tls {
-		at.tls, at.user, at.password = config, "", ""
+	if config != at.TLSConfig {
+		at.TLSConfig, at.Username, at.Password = config, "", ""
 	}
-	at.kind, at.addrs, at.master, at.db = single, at.addrs[:1], "", 0
+	at.IsClusterMode, at.Addrs, at.MasterName, at.DB = false, at.Addrs[:1], "", 0
 	c := goredisOf(&at)
 	defer func() { _ = c.Close() }()
 	info, err := c.Info(ctx, "server").Result()
@@ -66,7 +66,7 @@ func (s *server) administerRedis(at *target) {
 	s.product = func(ctx context.Context) string {
 		info, _ := c.Info(ctx, "server").Result()
 		product := productOf(info) + map[kind]string{cluster: ", cluster", sentinel: ", Sentinel"}[at.kind]
-		if at.tls != nil {
+		if at.TLSConfig != nil {
 			product += ", TLS"
 		}
 		return product
@@ -100,29 +100,26 @@ func eachMaster(ctx context.Context, c redis.UniversalClient, f func(context.Con
 // scan returns the keys of a node that contain part, with their TTLs. Each command takes
 // the server about 0.1 ms.
 func scan(ctx context.Context, node *redis.Client, part string) (map[string]time.Duration, error) {
-	found := map[string]time.Duration{}
-	for cursor := uint64(0); ; {
-		names, next, err := node.Scan(ctx, cursor, "*"+part+"*", 100).Result()
-		if err != nil {
-			return nil, err
-		}
-		ttls := make([]*redis.DurationCmd, len(names))
-		_, err = node.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, name := range names {
-				ttls[i] = p.PTTL(ctx, name)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
+	var names []string
+	each := node.Scan(ctx, 0, "*"+part+"*", 100).Iterator()
+	for each.Next(ctx) {
+		names = append(names, each.Val())
+	}
+	if err := each.Err(); err != nil {
+		return nil, err
+	}
+	ttls := make([]*redis.DurationCmd, len(names))
+	_, err := node.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, name := range names {
-			if ttl := ttls[i].Val(); ttl != -2 { // -2: the key has expired since
-				found[name] = ttl
-			}
+			ttls[i] = p.PTTL(ctx, name)
 		}
-		if cursor = next; cursor == 0 {
-			return found, nil
+		return nil
+	})
+	found := map[string]time.Duration{}
+	for i, name := range names {
+		if ttl := ttls[i].Val(); ttl != -2 { // -2: the key has expired since
+			found[name] = ttl
 		}
 	}
+	return found, err
 }

@@ -108,7 +108,7 @@ func dial(ctx context.Context, at *target) (*server, error) {
 		s.close()
 	}
 	if mistake := at.mistake(ctx, err); mistake != "" {
-		return nil, usagef("the URL of the store does not suit the server at %s: %s (%w)", at.addrs[0], mistake, err)
+		return nil, usagef("the URL of the store does not suit the server at %s: %s (%w)", at.Addrs[0], mistake, err)
 	}
 	return nil, fmt.Errorf("the store at %s cannot be used: %w", at.where(), err)
 }
@@ -118,7 +118,7 @@ func (at *target) where() string {
 	if at.kind == postgres {
 		return "the PostgreSQL server"
 	}
-	return strings.Join(at.addrs, ", ")
+	return strings.Join(at.Addrs, ", ")
 }
 
 var versionLine = regexp.MustCompile(`(?m)^(valkey|redis)_version:(\S+)`)

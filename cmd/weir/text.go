@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -13,8 +12,9 @@ import (
 	"unicode/utf8"
 )
 
-// print writes text. A pipe that nobody reads is no error of the command.
-func (t *tool) print(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
+// print writes text without what controls a terminal. A pipe that nobody reads is no error of the
+// command.
+func (t *tool) print(w io.Writer, text string) { _, _ = io.WriteString(w, clean(text)) }
 
 // printf formats to the output.
 func (t *tool) printf(format string, args ...any) { t.print(t.out, fmt.Sprintf(format, args...)) }
@@ -52,38 +52,20 @@ func quotedAll(segments []string) string {
 	return strings.Join(words, " ")
 }
 
-// A cleaner writes text in which nothing controls a terminal: an error of a server, or a
-// key that somebody chose, cannot clear the screen. The escapes are also those of JSON.
-type cleaner struct {
-	w    io.Writer
-	rest []byte // the start of a character
-}
-
-func (c *cleaner) Write(b []byte) (int, error) {
-	text := append(c.rest, b...)
-	c.rest = nil
-	var clean []byte
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		switch {
-		case r == utf8.RuneError && size == 1 && !utf8.FullRune(text):
-			c.rest = slices.Clone(text)
-			size = len(text)
-		case r == utf8.RuneError && size == 1:
-			clean = utf8.AppendRune(clean, r)
-		case r == '\n' || r == '\t' || unicode.IsPrint(r):
-			clean = append(clean, text[:size]...)
-		default:
-			for _, unit := range utf16.Encode([]rune{r}) {
-				clean = fmt.Appendf(clean, `\u%04x`, unit)
-			}
+// clean returns text in which nothing controls a terminal: an error of a server, or a key that
+// somebody chose, cannot clear the screen. The escapes are also those of JSON.
+func clean(text string) string {
+	var b []byte
+	for _, r := range text {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			b = utf8.AppendRune(b, r)
+			continue
 		}
-		text = text[size:]
+		for _, unit := range utf16.Encode([]rune{r}) {
+			b = fmt.Appendf(b, `\u%04x`, unit)
+		}
 	}
-	if _, err := c.w.Write(clean); err != nil {
-		return 0, err
-	}
-	return len(b), nil
+	return string(b)
 }
 
 // secrets are texts that no output may have.

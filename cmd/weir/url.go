@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // urls is the part about URLs of weir -h.
@@ -39,32 +41,21 @@ type target struct {
 	kind   kind
 	client string // a name in clients
 
-	addrs                          []string
-	tls                            *tls.Config
-	user, password                 string
-	db                             int
-	master                         string
-	sentinelUser, sentinelPassword string
+	redis.UniversalOptions // of a server of Redis or Valkey
 }
 
-// A storeFlags are the flags that name the store.
-type storeFlags struct{ url, client string }
-
-// storeFlag adds the flags -store and -client.
-func storeFlag(set *flag.FlagSet) *storeFlags {
-	var f storeFlags
-	set.StringVar(&f.url, "store", "", "the `URL` of the store; the default is the variable WEIR_STORE")
-	set.StringVar(&f.client, "client", "", "the `client`: "+strings.Join(slices.Sorted(maps.Keys(clients)), ", ")+"; the default is goredis, valkey for valkey://, postgres for postgres://")
-	return &f
+// storeFlag adds the flag -store.
+func storeFlag(set *flag.FlagSet) *string {
+	return set.String("store", "", "the `URL` of the store; the default is the variable WEIR_STORE")
 }
 
-// target returns the store that the flags or the environment name.
-func (t *tool) target(f *storeFlags) (*target, error) {
-	raw := cmp.Or(f.url, t.getenv("WEIR_STORE"))
+// target returns the store at the URL, or the one that the environment names.
+func (t *tool) target(url, client string) (*target, error) {
+	raw := cmp.Or(url, t.getenv("WEIR_STORE"))
 	if raw == "" {
 		return nil, usagef("no store is given: set WEIR_STORE to its URL, for example redis://localhost:6379")
 	}
-	return t.parseURL(raw, f.client)
+	return t.parseURL(raw, client)
 }
 
 // parseURL returns the store at a URL. No error says what the URL is: it can have a
@@ -78,9 +69,10 @@ func (t *tool) parseURL(raw, client string) (*target, error) {
 		return nil, usagef("the URL of the store is not a URL: it must be like redis://localhost:6379, and in a password, the characters / ? # @ : %% must be percent-encoded")
 	}
 	query := u.Query()
-	at := &target{url: raw, kind: single, user: u.User.Username(), sentinelUser: query.Get("sentinel_username"), sentinelPassword: query.Get("sentinel_password")}
-	at.password, _ = u.User.Password()
-	for _, password := range []string{at.password, at.sentinelPassword, query.Get("password"), query.Get("sslpassword")} {
+	at := &target{url: raw, kind: single}
+	at.Username, at.SentinelUsername, at.SentinelPassword = u.User.Username(), query.Get("sentinel_username"), query.Get("sentinel_password")
+	at.Password, _ = u.User.Password()
+	for _, password := range []string{at.Password, at.SentinelPassword, query.Get("password"), query.Get("sslpassword")} {
 		if password != "" {
 			t.secrets = append(t.secrets, password, url.QueryEscape(password), url.PathEscape(password))
 		}
@@ -103,12 +95,12 @@ func (t *tool) parseURL(raw, client string) (*target, error) {
 	switch how {
 	case "":
 	case "cluster", "sentinel":
-		at.kind = kind(how)
+		at.kind, at.IsClusterMode = kind(how), how == "cluster" // it can have one address
 	default:
 		return nil, usagef("the URL of the store has an unknown scheme: after %s+, it must have cluster or sentinel", scheme)
 	}
 	if strings.HasSuffix(scheme, "s") && scheme != "redis" {
-		at.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+		at.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	port := "6379"
 	if at.kind == sentinel {
@@ -118,14 +110,14 @@ func (t *tool) parseURL(raw, client string) (*target, error) {
 		if _, _, err := net.SplitHostPort(addr); err != nil {
 			addr = net.JoinHostPort(strings.Trim(addr, "[]"), port)
 		}
-		at.addrs = append(at.addrs, addr)
+		at.Addrs = append(at.Addrs, addr)
 	}
 	return at, at.check(u, query)
 }
 
 // check checks the rest of the URL of a server of Redis or Valkey.
 func (at *target) check(u *url.URL, query url.Values) error {
-	at.master = query.Get("master_name")
+	at.MasterName = query.Get("master_name")
 	known := map[kind][]string{cluster: {"addr"}, sentinel: {"addr", "master_name", "sentinel_username", "sentinel_password"}}[at.kind]
 	for name := range query {
 		if !slices.Contains(known, name) {
@@ -137,11 +129,11 @@ func (at *target) check(u *url.URL, query url.Values) error {
 		if err != nil || at.kind == cluster {
 			return usagef("the URL of the store has a path that is not the number of a database, or a cluster, which has only one")
 		}
-		at.db = int(db)
+		at.DB = int(db)
 	}
 	if at.kind == sentinel {
 		switch {
-		case at.master == "":
+		case at.MasterName == "":
 			return usagef("the URL of the store names no master: it must end in ?master_name=NAME, with the name that the sentinels know")
 		case at.client == "redigo":
 			return usagef("-client is redigo, which does not know Sentinel: it must be goredis, rueidis or valkey")

@@ -4,23 +4,27 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func TestParseURL(t *testing.T) {
 	for raw, want := range map[string]target{
-		"redis://h":                     {kind: single, client: "goredis", addrs: []string{"h:6379"}},
-		"redis://[::1]:7/3":             {kind: single, client: "goredis", addrs: []string{"[::1]:7"}, db: 3},
-		"redis://[::1]":                 {kind: single, client: "goredis", addrs: []string{"[::1]:6379"}},
-		"redis://ann:p%40ss@h:1":        {kind: single, client: "goredis", addrs: []string{"h:1"}, user: "ann", password: "p@ss"},
-		"redis://:pass@h:1":             {kind: single, client: "goredis", addrs: []string{"h:1"}, password: "pass"},
-		"valkey://h":                    {kind: single, client: "valkey", addrs: []string{"h:6379"}},
-		"redis+cluster://h:1?addr=i:2":  {kind: cluster, client: "goredis", addrs: []string{"h:1", "i:2"}},
-		"valkey+cluster://h?addr=i":     {kind: cluster, client: "valkey", addrs: []string{"h:6379", "i:6379"}},
-		"postgres://u:p@h/db?sslmode=x": {kind: postgres, client: "postgres", user: "u", password: "p"},
+		"redis://h":                     {kind: single, client: "goredis", UniversalOptions: redis.UniversalOptions{Addrs: []string{"h:6379"}}},
+		"redis://[::1]:7/3":             {kind: single, client: "goredis", UniversalOptions: redis.UniversalOptions{Addrs: []string{"[::1]:7"}, DB: 3}},
+		"redis://[::1]":                 {kind: single, client: "goredis", UniversalOptions: redis.UniversalOptions{Addrs: []string{"[::1]:6379"}}},
+		"redis://ann:p%40ss@h:1":        {kind: single, client: "goredis", UniversalOptions: redis.UniversalOptions{Addrs: []string{"h:1"}, Username: "ann", Password: "p@ss"}},
+		"redis://:pass@h:1":             {kind: single, client: "goredis", UniversalOptions: redis.UniversalOptions{Addrs: []string{"h:1"}, Password: "pass"}},
+		"valkey://h":                    {kind: single, client: "valkey", UniversalOptions: redis.UniversalOptions{Addrs: []string{"h:6379"}}},
+		"redis+cluster://h:1?addr=i:2":  {kind: cluster, client: "goredis", UniversalOptions: redis.UniversalOptions{Addrs: []string{"h:1", "i:2"}, IsClusterMode: true}},
+		"valkey+cluster://h?addr=i":     {kind: cluster, client: "valkey", UniversalOptions: redis.UniversalOptions{Addrs: []string{"h:6379", "i:6379"}, IsClusterMode: true}},
+		"postgres://u:p@h/db?sslmode=x": {kind: postgres, client: "postgres", UniversalOptions: redis.UniversalOptions{Username: "u", Password: "p"}},
 		"postgresql://h/db":             {kind: postgres, client: "postgres"},
 		"redis+sentinel://u:p@h/2?addr=i&master_name=m&sentinel_username=su&sentinel_password=sp": {
-			kind: sentinel, client: "goredis", addrs: []string{"h:26379", "i:26379"}, db: 2,
-			user: "u", password: "p", master: "m", sentinelUser: "su", sentinelPassword: "sp",
+			kind: sentinel, client: "goredis", UniversalOptions: redis.UniversalOptions{
+				Addrs: []string{"h:26379", "i:26379"}, DB: 2,
+				Username: "u", Password: "p", MasterName: "m", SentinelUsername: "su", SentinelPassword: "sp",
+			},
 		},
 	} {
 		got, err := new(tool).parseURL(raw, "")
@@ -33,7 +37,7 @@ func TestParseURL(t *testing.T) {
 		}
 	}
 	for _, raw := range []string{"rediss://h", "valkeys://h", "rediss+cluster://h", "rediss+sentinel://h?master_name=m"} {
-		if got, err := new(tool).parseURL(raw, ""); err != nil || got.tls == nil {
+		if got, err := new(tool).parseURL(raw, ""); err != nil || got.TLSConfig == nil {
 			t.Errorf("%s: got %+v, %v, want TLS", raw, got, err)
 		}
 	}

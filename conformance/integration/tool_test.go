@@ -205,8 +205,8 @@ func TestToolOperates(t *testing.T) {
 			if !id.MatchString(paused) {
 				t.Errorf("pause printed %q", paused)
 			}
-			if out := tool(1, slices.Concat([]string{"peek"}, key)...); !strings.Contains(out, `denied by rule "pause"`) {
-				t.Errorf("peek printed %q", out)
+			if out := tool(1, slices.Concat([]string{"explain", "-short"}, key)...); !strings.Contains(out, `denied by rule "pause"`) {
+				t.Errorf("explain printed %q", out)
 			}
 			if out := tool(0, "list", "-prefix", "weirtool", limits, "api", "acme"); !strings.Contains(out, "tenant=acme user=ann") {
 				t.Errorf("list printed %q", out)
