@@ -4,9 +4,6 @@
 //	go run ./examples/quickstart -redis localhost:6379          # state on that server, the same output
 //	go run ./examples/quickstart -live                          # the second limiter in real time: 50 seconds
 //	go run ./examples/quickstart -live -redis localhost:6379    # in real time, with the clock of that server
-//
-// The quickstart for PostgreSQL is in the module of that store, because it needs pgx: see
-// store/postgres/examples/quickstart.
 package main
 
 import (
