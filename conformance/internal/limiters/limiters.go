@@ -40,7 +40,7 @@ func of(name, text string, run func(*decisions.T)) suite.Check {
 }
 
 func checkHistories(t *decisions.T) {
-	for h := range uint64(t.Times(96)) {
+	for h := range uint64(t.Times(64)) {
 		if err := histories.Run(t.Ctx, t.Store, t.Prefix+strconv.FormatUint(h, 10), t.Seed+h, new(histories.Stats)); err != nil {
 			t.Fatalf("%v", err)
 		}
