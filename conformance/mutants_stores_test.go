@@ -49,7 +49,7 @@ var storeMutants = []mutant{
 	{"slots have no case", "Store/CrossSlot", nil, otherSlots(strings.EqualFold)},
 
 	{"steps interleave", "Store/Atomic", []string{"Store/Peer"}, torn("counter")},
-	{"the write of a step is lost", "Store/Atomic", []string{"Store/Peer"}, sends(named("counter"), func(c *call) {
+	{"the write of a step is lost", "Store/Atomic", []string{"Store/Peer", "Store/Interrupted", "Store/ScriptLoss"}, sends(named("counter"), func(c *call) {
 		c.f.mu.Lock()
 		defer c.f.mu.Unlock()
 		n, _ := c.f.memo.(int)
@@ -60,7 +60,7 @@ var storeMutants = []mutant{
 		}
 		c.f.memo = n + 1
 	})},
-	{"a step reads one key before the step of another call, and one key after it", "Store/Atomic", nil, replies(named("counter"), func(_ call, reply []store.Value) {
+	{"a step reads one key before the step of another call, and one key after it", "Store/Atomic", []string{"Store/Peer", "Store/Interrupted"}, replies(named("counter"), func(_ call, reply []store.Value) {
 		if n := reply[0].Int(); n%10 == 5 {
 			reply[0] = store.IntegerValue(n - 1)
 		}
