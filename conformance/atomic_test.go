@@ -22,7 +22,7 @@ func TestClockSteps(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 3} {
 		ahead := []int64{50, 120, 200}[:n]
-		wrong := sees(func(s *store.Script) bool { return s == scripts.CounterThree }, func(_ call, tx store.Tx) view {
+		wrong := sees(is(scripts.CounterThree), func(_ call, tx store.Tx) view {
 			var counted int64
 			return view{
 				get: func(i int, n *store.Nums, _ *bool, _ *error) {

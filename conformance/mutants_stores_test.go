@@ -44,7 +44,7 @@ var storeMutants = []mutant{
 		c.f.memo = got[len(got)-1]
 		return got, nil
 	}}},
-	{"Lua is run wrongly", "Store/GoForm", nil, replies(named("lua-only"), func(_ call, reply []store.Value) { reply[0] = store.IntegerValue(2) })},
+	{"Lua is run wrongly", "Store/GoForm", nil, replies(is(scripts.LuaOnly), func(_ call, reply []store.Value) { reply[0] = store.IntegerValue(2) })},
 	{"slots are not checked", "Store/CrossSlot", nil, otherSlots(func(string, string) bool { return true })},
 	{"slots have no case", "Store/CrossSlot", nil, otherSlots(strings.EqualFold)},
 
@@ -60,7 +60,7 @@ var storeMutants = []mutant{
 		}
 		c.f.memo = n + 1
 	})},
-	{"a step reads one key before the step of another call, and one key after it", "Store/Atomic", []string{"Store/Peer", "Store/Interrupted"}, replies(named("counter"), func(_ call, reply []store.Value) {
+	{"a step reads one key before the step of another call, and one key after it", "Store/Atomic", []string{"Store/Peer", "Store/Interrupted", "Store/ScriptLoss"}, replies(named("counter"), func(_ call, reply []store.Value) {
 		if n := reply[0].Int(); n%10 == 5 {
 			reply[0] = store.IntegerValue(n - 1)
 		}

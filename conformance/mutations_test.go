@@ -120,6 +120,9 @@ func named(start string) which {
 	return func(s *store.Script) bool { return strings.HasPrefix(s.Name(), start) }
 }
 
+// is is one script.
+func is(one *store.Script) which { return func(s *store.Script) bool { return s == one } }
+
 // with are the scripts whose name contains all of parts.
 func with(parts ...string) which {
 	return func(s *store.Script) bool {
