@@ -10,8 +10,8 @@
 // Each check tests one promise, and is a subtest with a stable name: Store/Atomic,
 // GCRA/Exact. A failure starts with the broken promise, and names the seed and the source
 // lines of the check. Most checks run in virtual time. Each run uses its own keys, so a
-// server can be shared, and each check deletes its keys. A run makes about 60,000 calls, or
-// 20,000 if [Backend.Brief] is set, and each check may take up to four minutes. If the
+// server can be shared, and each check deletes its keys. A run makes about 65,000 calls, or
+// 25,000 if [Backend.Brief] is set, and each check may take up to four minutes. If the
 // network to the server is slow, set [Backend.Parallel], and if a call takes 30 ms or more,
 // set [Backend.Brief] too.
 //

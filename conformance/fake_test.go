@@ -3,6 +3,7 @@ package conformance
 import (
 	"cmp"
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,21 +36,31 @@ type fake struct {
 
 // A mutation is what a mutant does wrong. A field that is nil changes nothing.
 type mutation struct {
-	eval  func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error)
+	eval  func(c call) ([]store.Value, error)
 	mget  func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error)
 	time  func(f *fake, ctx context.Context) (time.Time, error)
 	batch func(f *fake, ctx context.Context, calls []store.Eval)
 	list  func(f *fake, ctx context.Context, prefix, cursor string, keys []string) ([]string, string, error)
-	tx    func(f *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx
-	after func(f *fake, s *store.Script, tx store.Tx, reply []store.Value) // runs inside the step
-	keys  func(key string) string                                          // renames keys on their way to the store
-	shut  func(method string) error                                        // of a store that was closed; nil means ErrUnavailable
+	tx    func(c call, tx store.Tx) store.Tx
+	after func(c call, tx store.Tx, reply []store.Value) // runs inside the step
+	keys  func(key string) string                        // renames keys on their way to the store
+	shut  func(method string) error                      // of a store that was closed; nil means ErrUnavailable
 
 	policy   func(*weir.Policy)
 	deadline error               // of CheckDeadline
 	lends    bool                // it says that every store borrows strings
 	peer     bool                // a peer's steps and the store's own interleave
 	reopen   func(f *fake) *fake // what a store is after a restart
+}
+
+// A call is a call of Eval.
+type call struct {
+	f     *fake
+	ctx   context.Context
+	s     *store.Script
+	keys  []string
+	args  []store.Arg
+	reply []store.Value
 }
 
 func newFake(m mutation) *fake {
@@ -125,46 +136,55 @@ func (f *fake) closed(method string) error {
 }
 
 func (f *fake) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	c := call{f, ctx, s, keys, args, reply}
 	if err := f.closed("Eval"); err != nil {
 		return reply, err
 	}
 	if f.mutation.eval != nil {
-		return f.mutation.eval(f, ctx, s, keys, args, reply)
+		return f.mutation.eval(c)
 	}
-	return f.right(ctx, s, keys, args, reply)
+	return c.right()
 }
 
 // right is a correct Eval, but for the Tx that scripts see, and the names of keys.
-func (f *fake) right(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	keys = f.renamed(keys)
+func (c call) right() ([]store.Value, error) {
+	f, s := c.f, c.s
+	c.keys = f.renamed(c.keys)
 	f.mu.Lock()
 	f.lost = false
-	if s == scripts.SetStep && args[2].String() == scripts.Member.Text {
-		f.sets[strings.Clone(keys[0])] = true
+	if s == scripts.SetStep && c.args[2].String() == scripts.Member.Text {
+		f.sets[strings.Clone(c.keys[0])] = true
 	}
 	f.mu.Unlock()
 	switch {
 	case s == scripts.LuaOnly:
-		return append(reply, store.IntegerValue(1)), nil
+		return append(c.reply, store.IntegerValue(1)), nil
 	case f.tx == nil && f.after == nil && !f.watching.Load():
-		return f.Store.Eval(ctx, s, keys, args, reply)
+		return f.Store.Eval(c.ctx, s, c.keys, c.args, c.reply)
 	}
 	form := s.GoForm()
 	// The script is not read-only, so that a mutant can write.
-	return f.Store.Eval(ctx, store.NewScript(s.Name(), "", func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	return f.Store.Eval(c.ctx, store.NewScript(s.Name(), "", func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		c := c
+		c.args = args
 		if f.watching.Load() {
-			tx = watched{tx, f, keys}
+			tx = watched{tx, f, c.keys}
 		}
 		if f.tx != nil {
-			tx = f.tx(f, s, args, tx)
+			tx = f.tx(c, tx)
 		}
 		start := len(reply)
 		reply, err := form(tx, args, reply)
 		if err == nil && f.after != nil {
-			f.after(f, s, tx, reply[start:])
+			f.after(c, tx, reply[start:])
 		}
 		return reply, err
-	}), keys, args, reply)
+	}), c.keys, c.args, c.reply)
+}
+
+// of returns a call of a batch.
+func (f *fake) of(ctx context.Context, e *store.Eval) call {
+	return call{f, ctx, e.Script, e.Keys, e.Args, e.Reply}
 }
 
 // A watched Tx counts changes, and does not read what was planted.
@@ -226,12 +246,8 @@ func (f *fake) BorrowsStrings(st store.Store) bool { return f.lends || st == sto
 
 // has reports whether key is not missing.
 func (f *fake) has(key string) bool {
-	for other := range f.All() {
-		if other == key {
-			return true
-		}
-	}
-	return false
+	_, ok := maps.Collect(f.All())[key]
+	return ok
 }
 
 func (f *fake) scriptsLost() bool {
@@ -275,7 +291,7 @@ func (f *fake) rightBatch(ctx context.Context, calls []store.Eval) {
 		if c.Err = f.closed("EvalBatch"); c.Err != nil {
 			continue
 		}
-		c.Reply, c.Err = f.right(ctx, c.Script, c.Keys, c.Args, c.Reply)
+		c.Reply, c.Err = f.of(ctx, c).right()
 	}
 }
 
@@ -284,106 +300,4 @@ func (f *fake) List(ctx context.Context, prefix, cursor string, keys []string) (
 		return f.mutation.list(f, ctx, prefix, cursor, keys)
 	}
 	return f.Store.List(ctx, prefix, cursor, keys)
-}
-
-// A txFunc is a Tx of which a mutant changes some methods.
-type txFunc struct {
-	store.Tx
-	now    func() int64
-	get    func(i int, n store.Nums, ok bool, err error) (store.Nums, bool, error)
-	put    func(i int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration)
-	keep   func(i int, n store.Nums)
-	del    func(i int)
-	count  func(i int, after int64) (above, all int64, err error)
-	score  func(i int, text string) (int64, bool, error)
-	at     func(i int, fromEnd int64) (store.Member, bool, error)
-	add    func(i int, m store.Member, ttl time.Duration)
-	remove func(i int, text string)
-	trim   func(i int, n int64)
-}
-
-func (t txFunc) Now() int64 {
-	if t.now != nil {
-		return t.now()
-	}
-	return t.Tx.Now()
-}
-
-func (t txFunc) Get(i int) (store.Nums, bool, error) {
-	n, ok, err := t.Tx.Get(i)
-	if t.get != nil {
-		return t.get(i, n, ok, err)
-	}
-	return n, ok, err
-}
-
-func (t txFunc) Put(i int, n store.Nums, ttl time.Duration) {
-	if t.put != nil {
-		n, ttl = t.put(i, n, ttl)
-	}
-	t.Tx.Put(i, n, ttl)
-}
-
-func (t txFunc) Keep(i int, n store.Nums) {
-	if t.keep != nil {
-		t.keep(i, n)
-		return
-	}
-	if t.put != nil { // a value is changed however it is written
-		n, _ = t.put(i, n, 0)
-	}
-	t.Tx.Keep(i, n)
-}
-
-func (t txFunc) Del(i int) {
-	if t.del != nil {
-		t.del(i)
-		return
-	}
-	t.Tx.Del(i)
-}
-
-func (t txFunc) Count(i int, after int64) (above, all int64, err error) {
-	if t.count != nil {
-		return t.count(i, after)
-	}
-	return t.Tx.Count(i, after)
-}
-
-func (t txFunc) Score(i int, text string) (int64, bool, error) {
-	if t.score != nil {
-		return t.score(i, text)
-	}
-	return t.Tx.Score(i, text)
-}
-
-func (t txFunc) At(i int, fromEnd int64) (store.Member, bool, error) {
-	if t.at != nil {
-		return t.at(i, fromEnd)
-	}
-	return t.Tx.At(i, fromEnd)
-}
-
-func (t txFunc) Add(i int, m store.Member, ttl time.Duration) {
-	if t.add != nil {
-		t.add(i, m, ttl)
-		return
-	}
-	t.Tx.Add(i, m, ttl)
-}
-
-func (t txFunc) Remove(i int, text string) {
-	if t.remove != nil {
-		t.remove(i, text)
-		return
-	}
-	t.Tx.Remove(i, text)
-}
-
-func (t txFunc) Trim(i int, n int64) {
-	if t.trim != nil {
-		t.trim(i, n)
-		return
-	}
-	t.Tx.Trim(i, n)
 }

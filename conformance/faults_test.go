@@ -24,8 +24,10 @@ type failing struct {
 	down, hang atomic.Bool
 	wrong      func(s *failing, ctx context.Context, script *store.Script, keys []string, args []store.Arg) ([]store.Value, error)
 
-	mu   sync.Mutex    // of last, and of Store, which a fault can replace
+	mu   sync.Mutex    // of last, of away, and of Store, which a fault can replace
 	last []store.Value // the last reply
+	key  string        // that the maker of the fault was told
+	away []string      // keys that are not in the slot of key
 }
 
 // inner returns the store that it has now.
@@ -57,13 +59,19 @@ func (s *failing) Eval(ctx context.Context, script *store.Script, keys []string,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = append(s.last[:0], reply...)
+	for _, key := range keys {
+		if store.Slot(key) != store.Slot(s.key) {
+			s.away = append(s.away, key)
+		}
+	}
 	return reply, err
 }
 
 // fault returns a maker of a fault that sets flag.
 func (s *failing) fault(flag func(*failing) *atomic.Bool, change func(*Fault)) func(*testing.T, string) Fault {
-	return func(*testing.T, string) Fault {
+	return func(_ *testing.T, key string) Fault {
 		s.lose()
+		s.key = key
 		f := Fault{
 			Open:   func() (store.Store, func()) { return s, func() {} },
 			Begin:  func() { flag(s).Store(true) },
@@ -97,68 +105,25 @@ func runFault(t *testing.T, name string, maker func(*testing.T, string) Fault) (
 // leak is how long a goroutine lives that a test leaves.
 const leak = time.Hour
 
-// A correct store passes, and its calls are counted by how they ended.
+// A correct store passes, and its calls are counted by how they ended. All keys are in one
+// slot. A goroutine that Confirm starts is not the client's.
 func TestFaultsPass(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []func(*failing) *atomic.Bool{down, hang} {
-		w, out := runFault(t, "Restart", new(failing).fault(flag, nil))
-		if len(w.failures) > 0 {
-			t.Errorf("failures: %s", w.failures)
+		var confirmed sync.Once
+		s := new(failing)
+		w, out := runFault(t, "Restart", s.fault(flag, func(f *Fault) {
+			f.Confirm = func() error {
+				confirmed.Do(func() { go time.Sleep(leak) })
+				return nil
+			}
+		}))
+		if len(w.failures) > 0 || len(s.away) > 0 {
+			t.Errorf("failures: %s; not in the slot of %q: %q", w.failures, s.key, s.away)
 		}
 		if out.Allowed == 0 || out.Unavailable+out.Cancelled == 0 || out.Calls != out.Allowed+out.Unavailable+out.Cancelled || out.Excess != 0 {
 			t.Errorf("got %+v", out)
 		}
-	}
-}
-
-// A goroutine that Confirm starts is not the client's.
-func TestFaultsConfirm(t *testing.T) {
-	t.Parallel()
-	var confirmed sync.Once
-	w, _ := runFault(t, "Restart", new(failing).fault(down, func(f *Fault) {
-		f.Confirm = func() error {
-			confirmed.Do(func() { go time.Sleep(leak) })
-			return nil
-		}
-	}))
-	if len(w.failures) > 0 {
-		t.Errorf("failures: %s", w.failures)
-	}
-}
-
-// A strewn store notes the keys that are not in the slot of key.
-type strewn struct {
-	store.Store
-	key string
-
-	mu   sync.Mutex
-	away []string
-}
-
-func (s *strewn) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	s.mu.Lock()
-	for _, key := range keys {
-		if store.Slot(key) != store.Slot(s.key) {
-			s.away = append(s.away, key)
-		}
-	}
-	s.mu.Unlock()
-	return s.Store.Eval(ctx, script, keys, args, reply)
-}
-
-// All callers decide in the slot that the maker of a fault is told.
-func TestFaultsOneSlot(t *testing.T) {
-	t.Parallel()
-	s := &strewn{Store: memory.New(nil)}
-	w, _ := runFault(t, "ClusterFailover", func(_ *testing.T, key string) Fault {
-		s.key = key
-		return Fault{Open: func() (store.Store, func()) { return s, func() {} }, Begin: func() {}, End: func() {}}
-	})
-	if len(w.failures) > 0 {
-		t.Errorf("failures: %s", w.failures)
-	}
-	if len(s.away) > 0 {
-		t.Errorf("not in the slot of %q: %q", s.key, s.away[0])
 	}
 }
 
@@ -305,21 +270,10 @@ func TestFaultsFail(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Every check finds a store that answers wrongly during the fault. (TestFaultsLoses is
-// about the checks in which nobody calls during the fault.)
-func TestFaultsEveryCheck(t *testing.T) {
-	t.Parallel()
-	for _, r := range faultChecks {
-		if r.still {
-			continue
-		}
-		s := &failing{wrong: func(*failing, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
-			return nil, fmt.Errorf("failing: %w", store.ErrScript)
-		}}
-		if w, _ := runFault(t, r.name, s.fault(down, nil)); len(w.failures) == 0 {
-			t.Errorf("%s passed", r.name)
+	// Every check finds a wrong answer, unless nobody calls during the fault: see TestFaultsLoses.
+	for _, c := range faultChecks {
+		if w, _ := runFault(t, c.name, fails(store.ErrScript).fault(down, nil)); !c.still && len(w.failures) == 0 {
+			t.Errorf("%s passed", c.name)
 		}
 	}
 }

@@ -134,18 +134,6 @@ func (o *optimistic) backend() Backend {
 	}
 }
 
-// TestOptimistic shows that a correct store without locks passes.
-func TestOptimistic(t *testing.T) {
-	t.Parallel()
-	b := new(optimistic).backend()
-	b.Record = func(o Outcome) {
-		if !o.Passed && !strings.HasPrefix(o.Skipped, "backend gives no ") && !strings.HasPrefix(o.Skipped, "store ") && !strings.HasPrefix(o.Skipped, "algorithm ") {
-			t.Errorf("%s: not passed: %s", o.Check, o.Skipped)
-		}
-	}
-	Run(t, b)
-}
-
 // Mistakes of an optimistic store: its flaw is the index in optimisticFlaws, plus 1.
 const (
 	trusts = iota + 1

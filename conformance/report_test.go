@@ -37,14 +37,15 @@ func readReport(t *testing.T, file string) report.Report {
 }
 
 // TestReport runs the suite on the memory store. The report must have the same outcomes as
-// Record, in the order of Checks.
+// Record, in the order of Checks. The run leaves no key behind.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "memory.json")
 	outcomes := map[string]Outcome{}
+	shared := memory.New(&memory.Options{MaxKeys: 1 << 20})
 	t.Run("run", func(t *testing.T) {
 		Run(t, Backend{
-			New:      func(*testing.T) store.Store { return memory.New(nil) },
+			New:      func(*testing.T) store.Store { return shared },
 			Peer:     func(_ *testing.T, st store.Store) store.Store { return st },
 			Reopen:   func(_ *testing.T, st store.Store) store.Store { return st },
 			Record:   func(o Outcome) { outcomes[o.Check] = o },
@@ -52,6 +53,9 @@ func TestReport(t *testing.T) {
 			Parallel: 8, Brief: true, Seed: 7,
 		})
 	})
+	for key, ttl := range shared.All() {
+		t.Errorf("left behind: %q for %v", key, ttl)
+	}
 	r := readReport(t, file)
 	var names []string
 	passed := 0

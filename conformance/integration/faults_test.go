@@ -81,7 +81,7 @@ func (f faulty) spared(name string) string {
 	return f.lacks[needs[name]]
 }
 
-var update = flag.Bool("update", false, "write what the test records: the golden vectors, the cells of conformance/reports/faults.md, or the table of TestOutageLatency in docs/guide/outage.md")
+var update = flag.Bool("update", false, "write what the test records: the cells of conformance/reports/faults.md, or the table of TestOutageLatency in docs/guide/outage.md")
 
 // TestFaults makes real servers fail while callers use every adapter. It can update the outcomes
 // in ../reports/faults.md. In a share, each adapter takes part in every second fault, and each

@@ -254,22 +254,19 @@ func checkResetAfter(t *T) {
 	}
 }
 
+// checkMix makes decisions over a few rules, then over sixteen equal rules, and then over
+// sixteen that differ, of which one is at its bounds.
 func checkMix(t *T) {
-	t.Beside(t.Times(80), 20, func(r *rand.Rand) []algorithm.Algorithm {
+	t.Beside("few", t.Times(80), 20, func(r *rand.Rand) []algorithm.Algorithm {
 		list := []algorithm.Algorithm{t.Draw(r)}
 		for range 1 + r.IntN(4) {
 			list = append(list, model.Pick(r, model.Usual.GCRA, model.Usual.FixedWindow, model.Usual.SlidingCounter, model.Usual.SlidingLog, t.Draw)(r))
 		}
 		return list
 	})
-}
-
-// checkSixteen first makes decisions over sixteen equal rules. Then the rules differ, and one
-// of them is at its bounds.
-func checkSixteen(t *T) {
 	huge := t.subject.Huge
 	h := 0
-	t.Beside(t.Times(24), 12, func(r *rand.Rand) []algorithm.Algorithm {
+	t.Beside("sixteen", t.Times(24), 12, func(r *rand.Rand) []algorithm.Algorithm {
 		list := make([]algorithm.Algorithm, weir.MaxRules)
 		for i := range list {
 			if list[i] = list[0]; i == 0 || h > 0 {

@@ -16,10 +16,7 @@ import (
 )
 
 func checkForeign(t *T) {
-	t.foreign("foreign", func(key string) { t.Put(key, 1) })
-}
-
-func checkForeignType(t *T) {
+	t.foreign("value", func(key string) { t.Put(key, 1) })
 	t.foreign("type", func(key string) { t.Change(key, scripts.SetChange{Add: scripts.Member}) })
 }
 

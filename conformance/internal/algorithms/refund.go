@@ -49,19 +49,6 @@ func (t *T) refunds(a algorithm.Algorithm, name string) {
 	if t.Refund(l, "a", name) || t.Refund(l, "nobody", name) || t.Peek(l, 1, name) != again {
 		t.Errorf("%+v: a second refund, or the refund of an unknown decision, changes the limit: %+v, then %+v", a, again, t.Peek(l, 1, name))
 	}
-	if _, queue := a.(algorithm.LeakyBucket); t.subject.builtIn() && !queue && before.Remaining >= 6 && took.ResetAfter > 4*time.Microsecond { // at most 1 token per 2 microseconds: see gcrafraction.lua
-		t.Reset(l, name)
-		for _, id := range []string{"0", "1", "2"} {
-			t.Do(l, weir.Request{Key: key, Cost: 2, ID: id})
-		}
-		for _, id := range []string{"0", "2", "1"} {
-			t.Refund(l, id, name)
-		}
-		if left := t.Peek(l, 1, name).Remaining; left != before.Remaining {
-			t.Errorf("%+v: three decisions were refunded, and %d tokens are left of %d", a, left, before.Remaining)
-		}
-		t.Reset(l, name)
-	}
 	if t.LimitOf(a).MaxDebt > 0 { // the refund of a debt leaves what was consumed before
 		force := weir.Request{Key: key, Op: weir.Force, Cost: t.Fitting(a, before.Limit)}
 		full := t.Do(l, force)
@@ -273,7 +260,6 @@ func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full
 		default:
 			h.consume(r, 1+r.Int64N(4), 0)
 		}
-		h.exact()
 		t.StopFailed("%+v, step %d, after %+v", a, s, h.past)
 	}
 	h.Same(a, append(t.KeysOf(name, "one", a), h.marks...)...)
@@ -379,30 +365,6 @@ func (h *refunding) settleOne(id string, actual int64) {
 			more, p.req.Cost, p.gone = more+back, p.req.Cost-back, back == p.req.Cost
 		}
 	}
-}
-
-// exact checks that, after all refunds, a built-in algorithm has no more tokens than if the
-// refunded requests had never been made.
-func (h *refunding) exact() {
-	if !h.subject.builtIn() || !h.undone {
-		return
-	}
-	got, want := h.Do(h.Ref, h.next), h.without(h.a, h.c, h.past, h.next)
-	if got.Remaining > want.Remaining+phase(h.a) || phase(h.a) == 0 && got.Delay < want.Delay {
-		h.Errorf("got  %+v\nwant %+v, as if the refunded requests had never been made", got, want)
-	}
-}
-
-// phase returns how many tokens of a, which is built in, can be refilled earlier because its
-// period may have begun with a request that was refunded.
-func phase(a algorithm.Algorithm) int64 {
-	switch b, ok := a.(algorithm.TokenBucket); {
-	case ok && b.AtOnce:
-		return b.Refill.Count
-	case ok:
-		return 1
-	}
-	return 0
 }
 
 // fixesWindow reports whether the first request after a full reset of a decides when windows

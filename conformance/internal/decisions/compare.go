@@ -56,30 +56,31 @@ func (p Pair) Same(what any, keys ...string) {
 	}
 }
 
-// Beside runs n random histories, each with the algorithms of maker in random order. It
-// compares the answer of each rule with the answer of the rule alone, on the memory store.
-// Some rules have a Cost. If only some rules have leases, the Cost of these is 1.
-func (t *T) Beside(n, steps int, maker func(*rand.Rand) []algorithm.Algorithm) {
+// Beside runs n random histories on keys that begin with name, each with the algorithms of
+// maker in random order. It compares the answer of each rule with the answer of the rule
+// alone, on the memory store. Some rules have a Cost. If only some rules have leases, the
+// Cost of these is 1.
+func (t *T) Beside(name string, n, steps int, maker func(*rand.Rand) []algorithm.Algorithm) {
 	r := t.Rand()
 	for h := range n {
 		list := maker(r)
 		unit := t.Unit(list[0])
 		r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		m := t.newMix(r, list)
-		key := weir.KeyOf("beside" + strconv.Itoa(h))
+		key := weir.KeyOf(name + strconv.Itoa(h))
 		l := t.Limiter(m.c, m.rules...)
 		each := make([]weir.Result, len(list))
 		for s := range steps {
 			m.c.Advance(model.Pause(r, unit))
-			name := ""
+			id := ""
 			if m.leases {
-				name = model.Pick(r, "a", "\x00", "c2 a", strconv.Itoa(s))
+				id = model.Pick(r, "a", "\x00", "c2 a", strconv.Itoa(s))
 			}
 			if m.leases && r.IntN(6) == 0 {
-				m.release(t, l, weir.Request{Key: key, Op: weir.Release, ID: name})
+				m.release(t, l, weir.Request{Key: key, Op: weir.Release, ID: id})
 				continue
 			}
-			req := weir.Request{Key: key, Cost: min(model.Cost(r), m.most), ID: name}
+			req := weir.Request{Key: key, Cost: min(model.Cost(r), m.most), ID: id}
 			if m.wait > 0 && r.IntN(4) == 0 {
 				req.MaxWait = min(model.Wait(r, unit), m.wait)
 			}

@@ -123,13 +123,6 @@ func (t *T) policyOn(st store.Store, c *Clock, p weir.Policy) *weir.Limiter {
 	return suite.Must[*weir.Limiter](t.T, "NewPolicy")(weir.NewPolicy(st, p, opts))
 }
 
-// With returns l with other limits.
-func (t *T) With(l *weir.Limiter, rules ...weir.Rule) *weir.Limiter {
-	p := weir.Policy{Rules: rules}
-	t.Mutate(&p)
-	return suite.Must[*weir.Limiter](t.T, "With")(l.With(p.Rules...))
-}
-
 // One is the only rule of a limiter.
 func One(a algorithm.Algorithm) weir.Rule { return weir.Rule{Name: "one", Algorithm: a} }
 
@@ -160,17 +153,6 @@ func (t *T) Allow(l *weir.Limiter, cost int64, key ...string) weir.Result {
 // Peek asks for cost tokens. A cost of 0 means 1.
 func (t *T) Peek(l *weir.Limiter, cost int64, key ...string) weir.Result {
 	return t.Do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Peek, Cost: cost})
-}
-
-// Remaining makes a request, and returns the Remaining of each rule of l, in their order. l
-// has at most four rules.
-func (t *T) Remaining(l *weir.Limiter, op weir.Op, cost int64, key ...string) (left [4]int64) {
-	var each [len(left)]weir.Result
-	t.Do(l, weir.Request{Key: weir.KeyOf(key...), Op: op, Cost: cost}, each[:]...)
-	for i, res := range each {
-		left[i] = res.Remaining
-	}
-	return left
 }
 
 // Entries returns what Entries lists for key.

@@ -16,23 +16,11 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/internal/decisions"
+	"github.com/weir-go/weir/conformance/internal/scripts"
 	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
 )
-
-// A version is a limiter as one process has it.
-type version struct {
-	rules []weir.Rule           // without "x", which holds leases, and "p", which pauses keys
-	index map[string]int        // of all rules in lim, by name
-	place algorithm.Concurrency // of "x"
-	lim   *weir.Limiter
-	wide  *weir.Limiter // all rules of the history, with wide limits
-	one   *weir.Limiter // in a history of work, a single place
-	algs  map[string]algorithm.Algorithm
-	life  time.Duration // how long markers of rules with a Unit live, at least
-
-	follows, counts bool // a rule has no Cost and no Unit; a rule has a Unit
-}
 
 // A seen is what a Peek shows of the rules.
 type seen map[string]struct{ used, end int64 }
@@ -118,94 +106,6 @@ func Run(ctx context.Context, st store.Store, prefix string, seed uint64, stats 
 	return nil
 }
 
-// deploy adds a version: some of the rules, with other limits, in another order. It can be a
-// plan of the version before.
-func (h *history) deploy() error {
-	v := &version{algs: maps.Clone(h.base)}
-	plan := len(h.versions) > 0 && h.r.IntN(3) == 0
-	if plan {
-		last := h.versions[len(h.versions)-1]
-		v.rules, v.index = slices.Clone(last.rules), last.index
-	} else {
-		for _, i := range h.r.Perm(len(h.names)) {
-			if len(v.rules) == 0 || h.names[i] == h.shared || h.r.IntN(6) > 0 {
-				v.rules = append(v.rules, weir.Rule{Name: h.names[i], By: h.by(h.names[i]), Unit: h.units[h.names[i]]})
-				if last := &v.rules[len(v.rules)-1]; h.units != nil && h.r.IntN(5) == 0 {
-					last.Unit = pick(h.r, "", "u", "v", "w")
-				}
-			}
-		}
-	}
-	for i := range v.rules {
-		r := &v.rules[i]
-		if r.Algorithm = h.base[r.Name]; h.r.IntN(3) == 0 {
-			r.Algorithm = like(h.r, r.Algorithm)
-		}
-		if i > 0 && r.Unit == "" && h.r.IntN(5) == 0 {
-			r.Cost = 1
-		}
-		v.algs[r.Name] = r.Algorithm
-	}
-	p := weir.Policy{Name: suite.Name, Segments: []string{"tenant", "user"}, Rules: h.join(v)}
-	if h.units != nil {
-		for _, i := range h.r.Perm(len(units)) {
-			p.Units = append(p.Units, units[i])
-		}
-		p.Units = append([]string{"new"}[:h.r.IntN(2)], p.Units...)
-	}
-	opts := &weir.Options{Prefix: h.prefix, Clock: h.c.Now}
-	var err error
-	if plan {
-		last := h.versions[len(h.versions)-1]
-		v.life = last.life
-		v.lim, err = last.lim.With(p.Rules...)
-	} else {
-		settles := *opts
-		if settles.Settles = h.r.IntN(2) == 0 || h.work && h.r.IntN(4) > 0; settles.Settles {
-			v.life = 10 * time.Minute
-		}
-		v.lim, err = weir.NewPolicy(h.st, p, &settles)
-	}
-	if err != nil {
-		return err
-	}
-	v.index = map[string]int{}
-	for i, r := range v.lim.Rules() {
-		v.index[r.Name] = i
-	}
-	for i := range v.rules { // With keeps a Cost
-		v.rules[i].Cost = v.lim.Rules()[v.index[v.rules[i].Name]].Cost
-	}
-	if v.life > 0 {
-		v.life = max(10*time.Minute, v.place.Lease)
-	}
-	for _, r := range v.rules {
-		v.counts, v.follows = v.counts || r.Unit != "", v.follows || follows(r)
-	}
-	p.Rules = nil
-	for _, name := range h.names {
-		p.Rules = append(p.Rules, weir.Rule{Name: name, By: h.by(name), Algorithm: widest(v.algs[name])})
-	}
-	if h.work {
-		p.Rules = append(p.Rules, placesRule(manyPlaces, time.Second))
-	}
-	if v.wide, err = weir.NewPolicy(h.st, p, opts); err == nil && h.work {
-		if v.one, err = v.wide.Only("x"); err == nil {
-			v.one, err = v.one.With(placesRule(1, time.Second))
-		}
-	}
-	h.versions = append(h.versions, v)
-	h.log = append(h.log, fmt.Sprintf("version %d, plan %v, units %v, life %v: %+v, %+v of %v", len(h.versions)-1, plan, p.Units, v.life, v.rules, v.place, v.index))
-	return err
-}
-
-func (h *history) by(name string) []string {
-	if name == h.shared {
-		return []string{"tenant"}
-	}
-	return nil
-}
-
 // state returns the state of a rule for a user.
 func (h *history) state(name, user string) *state {
 	if name == h.shared {
@@ -217,6 +117,14 @@ func (h *history) state(name, user string) *state {
 		h.states[name+user] = s
 	}
 	return s
+}
+
+// peek returns the result of each rule under a wide limit, in the order of h.names, and then that
+// of the rule that holds leases.
+func (h *history) peek(v *version, key weir.Key) ([]weir.Result, error) {
+	each := make([]weir.Result, len(h.names)+1)
+	_, err := v.wide.Decide(h.ctx, weir.Request{Key: key, Op: weir.Peek}, each)
+	return each, err
 }
 
 // see peeks at all rules, and compares them with the model.
@@ -382,87 +290,43 @@ func (h *history) pause() {
 	}
 }
 
-// decide makes a new decision. It has the ID of old, whose marks are not found, unless old is
-// nil.
-func (h *history) decide(v *version, user string, old *decision, before seen, say func(string, ...any)) (map[string]int64, error) {
-	r := weir.Request{
-		Key: key(user), Op: pick(h.r, weir.Consume, weir.Consume, weir.TakeUpTo, weir.Force), Cost: pick(h.r, 1, 1, 2, 1+h.r.Int64N(9)),
-		Costs: h.amounts(weir.Costs{}, 30),
+// evict deletes the keys of one rule or of the leases, or one marker of d.
+func (h *history) evict(v *version, user string, d *decision, known bool, say func(string, ...any)) error {
+	lists, err := v.wide.StoreKeys(key(user))
+	if err != nil {
+		return err
 	}
-	if h.r.IntN(5) > 0 {
-		h.ids++
-		r.ID = fmt.Sprint("id", h.ids)
+	i := h.r.IntN(len(lists))
+	keys, marker := lists[i], false
+	if i == len(h.names) {
+		clear(h.ends("x", user))
+	} else if marker = known && h.r.IntN(3) == 0; marker {
+		keys, err = h.marker(d, h.names[i])
+		delete(d.marks, h.names[i]+h.units[h.names[i]])
+	} else {
+		h.state(h.names[i], user).clear(v.algs[h.names[i]])
 	}
-	if old != nil {
-		r = old.Request
-		h.stats.Anew++
-	} else if h.work && h.r.IntN(8) == 0 {
-		r.Op = weir.Peek
-	} else if v.places() && h.r.IntN(16) == 0 {
-		r.MaxWait = time.Second
+	say("delete %q", keys)
+	if err != nil || len(keys) == 0 {
+		return fmt.Errorf("no key: %w", err)
 	}
-	free, lost := h.free(v, &r), h.lose(v, r, say)
-	res, each, err := h.ask(v, r)
-	say("%v %d, %v %q: allowed %v, replayed %v, granted %d of %s, %v", r.Op, r.Cost, r.Costs, r.ID, res.Allowed, res.Replayed, res.Granted, res.Rule, err)
-	if want := v.rejects(r); want != nil {
-		h.stats.Forgot++
-		return map[string]int64{}, is(err, want)
+	_, err = h.st.Eval(h.ctx, scripts.Clean, keys, []store.Arg{store.IntArg(int64(len(keys)))}, nil)
+	return err
+}
+
+// marker returns the key of the marker of d that a rule has.
+func (h *history) marker(d *decision, name string) ([]string, error) {
+	var named suite.Written
+	p := weir.Policy{Name: suite.Name, Segments: []string{"tenant", "user"}, Units: units}
+	for _, n := range h.names {
+		p.Rules = append(p.Rules, weir.Rule{Name: n, By: h.by(n), Unit: h.units[n], Algorithm: widest(h.base[n])})
 	}
+	l, err := weir.NewPolicy(suite.Note(memory.New(nil), &named), p, &weir.Options{Prefix: h.prefix, Clock: h.c.Now})
 	if err != nil {
 		return nil, err
 	}
-	asked := r
-	if i := slices.IndexFunc(v.rules, follows); i >= 0 && r.Op == weir.TakeUpTo {
-		if asked.Cost = max(each[i].Granted, 1); asked.Cost > r.Cost {
-			return nil, fmt.Errorf("got %+v", each[i])
-		}
-	}
-	want, d := map[string]int64{}, &decision{Request: r, at: h.c.Micros, asked: asked.Cost, total: asked.Cost, marks: map[string]*mark{}}
-	full, sure := !free, true
-	for i, rule := range v.rules {
-		n := v.asked(i, &asked)
-		if r.Op == weir.Peek {
-			n = 0
-		}
-		if each[i].Granted != n && res.Allowed || each[i].Granted != 0 && !res.Allowed {
-			return nil, fmt.Errorf("rule %s: got %+v, want that it granted %d", rule.Name, each[i], n)
-		}
-		switch rule.Algorithm.(type) {
-		case algorithm.LeakyBucket, algorithm.SlidingBuckets: // one at a time, or several limits
-			sure = false
-		default:
-			full = full || before[rule.Name].used+v.asked(i, &asked) > v.lim.Rules()[v.index[rule.Name]].Limit
-		}
-		if res.Granted != each[i].Granted && (v.counts && rule.Name == res.Rule || !v.counts && follows(rule)) {
-			return nil, fmt.Errorf("got %+v, want that it granted %d", res, each[i].Granted)
-		}
-		if !res.Allowed || r.Op == weir.Peek {
-			continue
-		}
-		s, id := h.state(rule.Name, user), id(rule)
-		if want[rule.Name] = n; n > 0 {
-			c := s.consume(h.c.Micros, rule.Algorithm, owner{d, rule.Unit}, n)
-			d.marks[id] = h.mark(v, s, rule, n, d.total, []part{{c, n, true}})
-		} else if h.stats.Zeros++; v.life > 0 {
-			d.marks[id] = h.mark(v, s, rule, 0, 0, nil)
-			d.marks[id].end = 0
-		}
-		if rule.Unit != "" && n > 0 {
-			h.stats.Counted++
-		}
-	}
-	if res.Replayed != (lost && res.Allowed) || res.Allowed == full && (full || sure) && r.Op != weir.Force || !res.Allowed && r.Op == weir.Force {
-		return nil, fmt.Errorf("got %+v after %+v", res, before)
-	}
-	switch {
-	case !res.Allowed || r.Op == weir.Peek:
-	case v.places() && !v.bills(): // no bill
-		h.stats.Plain++
-		if d.marks = nil; old == nil {
-			h.decisions = append(h.decisions, d)
-		}
-	case r.ID != "":
-		h.decisions = append(slices.DeleteFunc(h.decisions, func(d *decision) bool { return d == old }), d)
-	}
-	return want, h.took(v, &r, free, res.Allowed)
+	_, err = l.Decide(h.ctx, weir.Request{Key: d.Key, ID: d.ID, Costs: h.amounts(weir.Costs{}, 1<<62)}, nil)
+	return slices.DeleteFunc(slices.Collect(maps.Keys(named.Keys)), func(k string) bool {
+		return !strings.Contains(k, "}:"+name+".") || !strings.Contains(k, ":%id=")
+	}), err
 }

@@ -26,37 +26,6 @@ func (h *history) amounts(like weir.Costs, miss int) weir.Costs {
 	return weir.CostsOf(list)
 }
 
-// asked returns what r asks of rule i.
-func (v *version) asked(i int, r *weir.Request) int64 {
-	switch rule := v.rules[i]; {
-	case rule.Unit != "":
-		n, _ := r.Costs.Amount(rule.Unit)
-		return n
-	case rule.Cost > 0:
-		return rule.Cost
-	}
-	return r.Cost
-}
-
-// follows reports whether r consumes Request.Cost.
-func follows(r weir.Rule) bool { return r.Unit == "" && r.Cost == 0 }
-
-// rejects returns the error of a decision r that no limiter like v can make, or nil.
-func (v *version) rejects(r weir.Request) error {
-	switch {
-	case r.MaxWait > 0, r.Op == weir.Force && v.places() && !v.bills(), r.Op == weir.TakeUpTo && !v.follows:
-		return weir.ErrUnsupported
-	case v.places() && r.ID == "" && r.Op != weir.Force && r.Op != weir.Peek:
-		return weir.ErrInvalidLease
-	}
-	for _, rule := range v.rules {
-		if _, ok := r.Costs.Amount(rule.Unit); rule.Unit != "" && !ok {
-			return weir.ErrInvalidCost
-		}
-	}
-	return nil
-}
-
 // is returns an error unless err is want, which is not nil.
 func is(err, want error) error {
 	if errors.Is(err, want) {

@@ -7,38 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
 )
-
-// manyPlaces is more places than a user takes.
-const manyPlaces = 1000
-
-// placesRule returns the rule that holds leases.
-func placesRule(limit int64, lease time.Duration) weir.Rule {
-	return weir.Rule{Name: "x", Algorithm: algorithm.Concurrency{Limit: limit, Lease: lease}, Cost: 1}
-}
-
-// join returns the rules of v, and in a history of work mostly those that hold leases and pause
-// keys, anywhere among them. A plan has the rules of the version before.
-func (h *history) join(v *version) []weir.Rule {
-	list, fresh := slices.Clone(v.rules), h.work && v.index == nil
-	insert := func(r weir.Rule) { list = slices.Insert(list, h.r.IntN(len(list)+1), r) }
-	if _, had := v.index["x"]; had || fresh && h.r.IntN(6) > 0 {
-		x := placesRule(pick[int64](h.r, 1, 1, 1, 2, 3), pick[time.Duration](h.r, 2, 5, 60, 660, 1500)*time.Second)
-		v.place = x.Algorithm.(algorithm.Concurrency)
-		insert(x)
-	}
-	if fresh && h.r.IntN(2) == 0 {
-		insert(weir.Rule{Name: "p", Algorithm: algorithm.Pause{}})
-	}
-	return list
-}
-
-// places reports whether a rule of v holds leases, bills whether an ID has a bill beside its
-// lease, and pauses whether a rule pauses keys.
-func (v *version) places() bool { return v.place.Limit > 0 }
-func (v *version) bills() bool  { return v.places() && v.life > 0 }
-func (v *version) pauses() bool { _, ok := v.index["p"]; return ok }
 
 // ask makes the request r of the limiter of v. It returns the answers of v.rules.
 func (h *history) ask(v *version, r weir.Request) (res weir.Result, each []weir.Result, err error) {

@@ -3,29 +3,28 @@ package limiters
 
 import (
 	"errors"
-	"math/rand/v2"
-	"slices"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/algorithm/rediscell"
 	"github.com/weir-go/weir/conformance/internal/decisions"
+	"github.com/weir-go/weir/conformance/internal/histories"
 	"github.com/weir-go/weir/conformance/internal/suite"
-	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store"
 )
 
-// Checks are the checks of a limiter.
-var Checks = slices.Concat(decisionChecks, verbChecks, keyChecks)
-
-var decisionChecks = []suite.Check{
-	of("Mix", "each rule of a decision answers as it does alone, and consumes its own Cost if it has one; all rules consume or none does; TakeUpTo consumes the fewest tokens that any rule has", checkMix),
-	of("PeekMany", "DoMany answers each peek as Peek does, over any slots and for any values, and names foreign keys", checkPeekMany),
-	of("Reset", "Reset clears the rules identified by the full key; after Only, Reset clears the named rule and no other", checkReset),
-	of("Throttle", "rediscell returns redis-cell's five numbers, rounded up", checkThrottle),
+// Checks are the checks of a limiter. Package weir tests what no store can break.
+var Checks = []suite.Check{
+	of("Histories", "decisions with IDs are allowed, repeated, settled, refunded and finished as documented: with units, leases and pauses, and while limits, rules and units change", checkHistories),
+	of("Many", "DoMany decides each request independently, over any slots and for any values; an invalid request or a foreign value does not affect the others", checkMany),
+	of("Prefix", "a decision writes the documented keys, each with a TTL, and nothing else", checkPrefix),
+	of("Markers", "a decision with an ID writes one marker for each rule, with a TTL; a refund deletes them; a foreign marker is an ErrForeign that names it", checkMarkers),
+	of("Wait", "callers that wait go one at a time, never early, and each calls the store once", checkWait),
+	of("Refused", "a wait that cannot end before the deadline is denied at once, and consumes nothing", checkRefused),
+	of("Cancel", "a wait that is cancelled is refunded", checkCancel),
 	alone(of("Writes", "a denied request, a Peek, a refund of nothing and a foreign value write nothing to the database, not even an empty row", checkWrites)),
 }
 
@@ -40,125 +39,136 @@ func of(name, text string, run func(*decisions.T)) suite.Check {
 	return suite.Of(name, text, run, decisions.New)
 }
 
-// peekMany checks that DoMany answers peeks of keys as Peek does. Then it puts a foreign
-// value at key, which belongs to keys[n], and checks that only answer n is an ErrForeign.
-func peekMany(t *decisions.T, l *weir.Limiter, keys [][]string, n int, key string) {
-	got := l.DoMany(t.Ctx, decisions.Peeks(keys))
-	if len(got) != len(keys) {
-		t.Fatalf("DoMany: %d answers to %d requests", len(got), len(keys))
-	}
-	for i, key := range keys {
-		if want := t.Peek(l, 1, key...); got[i].Err != nil || got[i].Result != want {
-			t.Errorf("key %v:\ngot  %+v\nwant %+v", key, got[i], want)
-		}
-	}
-	t.Put(key, 1)
-	for i, a := range l.DoMany(t.Ctx, decisions.Peeks(keys)) {
-		switch {
-		case i != n && a != got[i]:
-			t.Errorf("a foreign value at key %v changed the answer for key %v:\ngot  %+v\nwant %+v", keys[n], keys[i], a, got[i])
-		case i == n && (!errors.Is(a.Err, store.ErrForeign) || !strings.Contains(a.Err.Error(), key) || a.Result != (weir.Result{})):
-			t.Errorf("got %+v, want an ErrForeign that names %q", a, key)
+func checkHistories(t *decisions.T) {
+	for h := range uint64(t.Times(64)) {
+		if err := histories.Run(t.Ctx, t.Store, t.Prefix+strconv.FormatUint(h, 10), t.Seed+h, new(histories.Stats)); err != nil {
+			t.Fatalf("%v", err)
 		}
 	}
 }
 
-func checkPeekMany(t *decisions.T) {
+// checkMany makes requests in batches, and the same requests one by one for other keys. The
+// rules keep strings, sorted sets and lists. In a batch of peeks over strings alone, MGet can
+// read them.
+func checkMany(t *decisions.T) {
 	c := decisions.NewClock()
-	l := t.Limiter(c,
-		weir.Rule{Name: "a", By: []string{"s0"}, Algorithm: algorithm.FixedWindow{Limit: 40, Window: time.Minute}},
-		weir.Rule{Name: "b", By: []string{"s0", "s1"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}})
-	var keys [][]string
-	for i := range 60 {
-		key := []string{"tenant" + strconv.Itoa(i%7), "user" + strconv.Itoa(i)}
-		keys = append(keys, key)
-		for range i % 8 {
+	by := []string{"s0", "s1"}
+	window := weir.Rule{Name: "window", By: []string{"s0"}, Algorithm: algorithm.FixedWindow{Limit: 40, Window: time.Minute}}
+	thirds := weir.Rule{Name: "thirds", By: by, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}}
+	ring := weir.Rule{Name: "ring", By: []string{"s0"}, Algorithm: ringOf(time.Minute, 40)}
+	log := weir.Rule{Name: "log", By: by, Algorithm: algorithm.SlidingLog{Limit: 5, Window: time.Minute}}
+	list := weir.Rule{Name: "list", By: by, Algorithm: algorithm.MetadataWindow{Limit: 6, Window: time.Minute}}
+	for i, rules := range [][]weir.Rule{{window, thirds}, {ring, log, list, thirds}} {
+		l, last := t.Limiter(c, rules...), rules[len(rules)-1]
+		// Half of the keys are for requests that are made in a batch.
+		key := func(n int, batch bool) []string {
+			return []string{fmt.Sprint("many", i, ".", n, batch), "user"}
+		}
+		const keys, foreign = 56, 9
+		t.Put(t.KeyOf(key(foreign, true)[0], last.Name, last.Algorithm, key(foreign, true)[1]), 1)
+		for _, op := range []weir.Op{weir.Consume, weir.TakeUpTo, weir.Peek} {
 			c.Advance(10 * time.Millisecond)
-			t.Allow(l, 1, key...)
+			var requests, alone []weir.Request
+			for n := range keys {
+				r := weir.Request{Key: weir.KeyOf(key(n, true)...), Op: op, Cost: int64(1 + n%4)}
+				if n%8 == 5 && op == weir.Consume {
+					r.Cost = -1
+				}
+				requests = append(requests, r)
+				r.Key = weir.KeyOf(key(n, false)...)
+				alone = append(alone, r)
+			}
+			answers := l.DoMany(t.Ctx, requests)
+			if len(answers) != keys {
+				t.Fatalf("DoMany: %d answers to %d requests", len(answers), keys)
+			}
+			for n, got := range answers {
+				var want weir.Answer
+				if want.Result, want.Err = l.Decide(t.Ctx, alone[n], nil); n == foreign {
+					want = weir.Answer{Err: store.ErrForeign}
+				} else if want.Err != nil {
+					want.Err = weir.ErrInvalidCost
+				}
+				if got.Result != want.Result || !errors.Is(got.Err, want.Err) {
+					t.Errorf("DoMany: request %d, %+v: got %+v, want %+v", n, requests[n], got, want)
+				}
+			}
 		}
 	}
-	peekMany(t, l, keys, 9, t.KeyOf("tenant2", "b", decisions.TenPerMinute, "user9"))
-
-	// Rules that keep strings, sorted sets and lists, which MGet cannot read.
-	kept := algorithm.MetadataWindow{Limit: 6, Window: time.Minute}
-	l = t.Limiter(c,
-		weir.Rule{Name: "ring", By: []string{"s0"}, Algorithm: decisions.Quarters},
-		weir.Rule{Name: "log", By: []string{"s0", "s1"}, Algorithm: algorithm.SlidingLog{Limit: 5, Window: time.Minute}},
-		weir.Rule{Name: "rate", By: []string{"s0", "s1"}, Algorithm: decisions.TenPerMinute},
-		weir.Rule{Name: "kept", By: []string{"s0", "s1"}, Algorithm: kept})
-	keys = keys[:20]
-	for i, key := range keys {
-		for range i % 7 {
-			c.Advance(time.Second)
-			t.Allow(l, 1, key...)
-		}
-	}
-	t.Reset(only(t, l, "kept"), keys[4]...)
-	peekMany(t, l, keys, 4, t.KeyOf("tenant4", "kept", kept, "user4"))
-}
-
-// only returns the limiter that has only the named rule of l.
-func only(t *decisions.T, l *weir.Limiter, rule string) *weir.Limiter {
-	return suite.Must[*weir.Limiter](t.T, "Only")(l.Only(rule))
-}
-
-func checkReset(t *decisions.T) {
-	c := decisions.NewClock()
-	all := weir.Rule{Name: "all", By: []string{"s0"}, Algorithm: algorithm.FixedWindow{Limit: 100, Window: time.Minute}}
-	l := t.Limiter(c, all,
-		weir.Rule{Name: "user", By: []string{"s0", "s1"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(7), Burst: 5}},
-		weir.Rule{Name: "login", By: []string{"s0", "s1"}, Algorithm: algorithm.FixedWindow{Limit: 5, Window: time.Minute}})
-	want := func(when string, u, v [4]int64) {
-		if left, other := t.Remaining(l, weir.Peek, 1, "x", "u"), t.Remaining(l, weir.Peek, 1, "x", "v"); left != u || other != v {
-			t.Errorf("%s: got %v and %v left, want %v and %v", when, left, other, u, v)
-		}
-	}
-	t.Allow(l, 3, "x", "u")
-	t.Allow(l, 2, "x", "v")
-	want("before", [4]int64{95, 2, 2}, [4]int64{95, 3, 3})
-	t.Reset(only(t, l, "login"), "x", "v")
-	want("after the reset of login for v", [4]int64{95, 2, 2}, [4]int64{95, 3, 5})
-	t.Reset(l, "x", "u")
-	want("after Reset of u", [4]int64{95, 5, 5}, [4]int64{95, 3, 5})
-	t.Reset(only(t, l, "all"), "x", "u")
-	want("after the reset of all", [4]int64{100, 5, 5}, [4]int64{100, 3, 5})
-
-	shared := t.Policy(t.Store, c, weir.Policy{Name: suite.Name, Segments: []string{"s0", "s1"}, Rules: []weir.Rule{all}})
-	t.Allow(shared, 4, "x", "u")
-	if err := shared.Reset(t.Ctx, "x", "u"); !errors.Is(err, weir.ErrInvalidRule) || t.Peek(shared, 1, "x", "v").Remaining != 96 {
-		t.Errorf("Reset where no rule is identified by the full key: got error %v and %d left, want ErrInvalidRule and 96", err, t.Peek(shared, 1, "x", "v").Remaining)
+	if got := t.Limiter(c, window).DoMany(t.Ctx, nil); len(got) != 0 {
+		t.Errorf("DoMany of no requests: %v", got)
 	}
 }
 
-func checkThrottle(t *decisions.T) {
-	c := decisions.NewClock()
-	opts := &weir.Options{Prefix: t.Prefix, Clock: c.Now}
-	th := suite.Must[*rediscell.Throttler](t.T, "rediscell.New")(rediscell.New("throttle", t.Store, opts))
-	call := func(key string, maxBurst, count int64, period time.Duration, quantity int64, want [5]int64) {
-		got, err := th.Throttle(t.Ctx, key, maxBurst, count, period, quantity)
-		if err != nil || got.Numbers() != want {
-			t.Errorf("Throttle %s %d %d %v %d: got %v, %v, want %v", key, maxBurst, count, period, quantity, got.Numbers(), err, want)
+func checkPrefix(t *decisions.T) {
+	t.Left()
+	const year = 365 * 24 * time.Hour
+	window, bucket := algorithm.FixedWindow{Limit: 9, Window: 2 * year}, algorithm.GCRA{Rate: algorithm.Rate{Count: 1, Period: 2 * year}, Burst: 5}
+	l := t.Limiter(nil,
+		weir.Rule{Name: "all", By: []string{"s0"}, Algorithm: window},
+		weir.Rule{Name: "ip", By: []string{"s0", "s1"}, Algorithm: bucket},
+		weir.Rule{Name: "user", By: []string{"s0", "s2"}, Algorithm: bucket})
+	t.Allow(l, 1, "log{in}", "10.0.0.1", "a:b%")
+	t.Peek(l, 1, "log{in}", "10.0.0.1", "a:b%")
+	ip := suite.Must[*weir.Limiter](t.T, "Only")(l.Only("ip"))
+	t.Reset(ip, "log{in}", "10.0.0.1", "a:b%")
+	want := map[string]bool{
+		t.Prefix + ":suite:{log%7Bin%7D}:all.f2":         true,
+		t.Prefix + ":suite:{log%7Bin%7D}:user.g2:a:b%25": true,
+	}
+	// A limiter of one rule without a name.
+	single := suite.Must[*weir.Limiter](t.T, "New")(weir.New("a b", t.Store, window, &weir.Options{Prefix: t.Prefix}))
+	t.Allow(single, 1, "ann")
+	want[t.Prefix+":a b:{ann}:f2"] = true
+	got := t.Left()
+	for key, ttl := range got {
+		if !want[key] {
+			t.Errorf("%q was written", key)
+		}
+		if ttl < year {
+			t.Errorf("%q expires after %v (0 or less: never), want two years", key, ttl)
 		}
 	}
-	call("user123", 15, 30, time.Minute, 1, [5]int64{0, 16, 15, -1, 2})
-	call("k", 4, 1, time.Second, 6, [5]int64{1, 5, 5, -1, 0})
-	call("k", 4, 1, time.Second, 5, [5]int64{0, 5, 0, -1, 5})
-	c.Advance(100 * time.Millisecond)
-	call("k", 4, 1, time.Second, 1, [5]int64{1, 5, 0, 1, 5}) // 0.9 s and 4.9 s
-	c.Advance(900*time.Millisecond - time.Microsecond)
-	call("k", 4, 1, time.Second, 1, [5]int64{1, 5, 0, 1, 5}) // 1 µs to wait is a second, not none
-	c.Advance(time.Microsecond)
-	call("k", 4, 1, time.Second, 0, [5]int64{0, 5, 1, -1, 4})
-	call("k", 4, 1, time.Second, 1, [5]int64{0, 5, 0, -1, 5})
+	if len(got) < len(want) {
+		t.Errorf("got keys %v, want %v", got, want)
+	}
 }
 
-// checkMix makes decisions over rules with any algorithms. Some rules have a Cost.
-func checkMix(t *decisions.T) {
-	t.Beside(t.Times(40), 30, func(r *rand.Rand) []algorithm.Algorithm {
-		list := []algorithm.Algorithm{model.Pick(r, model.Usual.MetadataWindow, model.Usual.Refundable, model.Usual.Concurrency, model.Usual.Concurrency)(r)}
-		for range 1 + r.IntN(3) {
-			list = append(list, model.Usual.Refundable(r))
+// checkMarkers runs on the store's clock, with limits that refill no token during the check.
+func checkMarkers(t *decisions.T) {
+	rules := []weir.Rule{
+		{Name: "all", By: []string{"s0"}, Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
+		{Name: "user", By: []string{"s0", "s1"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(5), Burst: 5}},
+		{Name: "calls", By: []string{"s0", "s1"}, Algorithm: algorithm.SlidingLog{Limit: 3, Window: time.Hour}, Cost: 1},
+	}
+	l, r := t.Limiter(nil, rules...), weir.Request{Key: weir.KeyOf("r", "u"), Cost: 2, ID: "x"}
+	markers := t.MarkersOf(r, rules...)
+	left := func() (n int) {
+		for key, ttl := range t.KeysLike("r}") {
+			if strings.Contains(key, ":%id=") {
+				if n++; ttl <= 0 || ttl > 2*time.Hour {
+					t.Errorf("the marker %q expires in %v", key, ttl)
+				}
+			}
 		}
-		return list
-	})
+		return n
+	}
+	t.Do(l, r)
+	for i, v := range t.MGet(markers...) {
+		if !strings.HasPrefix(v.Str(), "i2 ") {
+			t.Errorf("the marker %q holds %q", markers[i], v.Str())
+		}
+	}
+	if n := left(); len(markers) != len(rules) || t.Lists() && n != len(rules) {
+		t.Errorf("the keys of markers are %q, and %d are listed, want one for each of %d rules", markers, n, len(rules))
+	}
+	if got := t.Do(l, weir.Request{Key: r.Key, Op: weir.Refund, ID: r.ID}); !got.Allowed {
+		t.Errorf("a Refund of a decision of just now: got %+v", got)
+	}
+	t.Holds(store.Value{}, markers, "a marker after its refund")
+	t.Equal(left(), 0, "after the refund, %d markers are listed, want %d")
+	t.Put(markers[1], 7)
+	if got, err := l.Refund(t.Ctx, r); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), markers[1]) {
+		t.Errorf("a foreign marker: got %v, %v, want an ErrForeign that names %q", got, err, markers[1])
+	}
 }

@@ -11,6 +11,24 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
+// nines are algorithms of many kinds, with a limit of 9.
+var nines = []algorithm.Algorithm{
+	algorithm.GCRA{Rate: algorithm.PerHour(9), Burst: 9},
+	algorithm.FixedWindow{Limit: 9, Window: time.Hour},
+	algorithm.SlidingCounter{Limit: 9, Window: time.Hour},
+	algorithm.TokenBucket{Capacity: 9, Refill: algorithm.PerHour(9)},
+	algorithm.SlidingLog{Limit: 9, Window: time.Hour},
+	algorithm.MetadataWindow{Limit: 9, Window: time.Hour},
+	ringOf(4*time.Hour, 9),
+	algorithm.LeakyBucket{Rate: algorithm.PerHour(9), Queue: 8},
+	algorithm.Concurrency{Limit: 9, Lease: time.Hour},
+}
+
+// ringOf returns a SlidingBuckets with one span, of four buckets.
+func ringOf(window time.Duration, limit int64) algorithm.SlidingBuckets {
+	return algorithm.SlidingBuckets{Width: window / 4, Spans: []algorithm.Span{{Window: window, Limit: limit}}}
+}
+
 // checkWrites makes calls that change nothing, on missing keys and on others. What they
 // write can be no key: a row without a value, or a commit.
 func checkWrites(t *decisions.T) {

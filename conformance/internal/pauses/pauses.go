@@ -4,7 +4,6 @@ package pauses
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 	"github.com/weir-go/weir/conformance/internal/decisions"
 	"github.com/weir-go/weir/conformance/internal/scripts"
 	"github.com/weir-go/weir/conformance/internal/suite"
-	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store"
 )
 
@@ -26,12 +24,9 @@ var Checks = []suite.Check{
 	of("Full", "a key with more pauses than algorithm.MaxPauses is closed until the last of them ends, and has a bounded number of entries", checkFull),
 	of("Ignored", "Force, Refund, Settle, Renew and Release work during a pause", checkIgnored),
 	of("Wait", "a paused key denies a request until the last pause ends, whatever its MaxWait is, and reserves nothing; after the pause, requests leave at the pace of the other rules", checkWait),
-	of("Same", "every verb gives the same answers as on the memory store, beside rules with any algorithms", checkSame),
-	of("Open", "while a key is open, a limiter answers as if it had no rule that pauses", checkOpen),
 	of("Many", "callers that pause and resume a key at once lose no pause, and end each once", checkMany),
-	of("Clock", "on the store's clock, RetryAfter is the rest of the pause", checkClock),
 	of("Foreign", "if the key holds a foreign value, the error is an ErrForeign that names the key, and no key changes", checkForeign),
-	of("TTL", "the key exists as long as a pause lasts, and expires at most 1.05 s later; Reset and the last Resume delete it", checkTTL),
+	of("TTL", "on the store's clock, RetryAfter is the rest of the pause; the key exists as long, and expires at most 1.05 s later; Reset and the last Resume delete it", checkTTL),
 }
 
 func of(name, text string, run func(*decisions.T)) suite.Check {
@@ -223,95 +218,6 @@ func checkWait(t *decisions.T) {
 	}
 }
 
-// request returns a random request for key. Some pause it or resume it.
-func request(r *rand.Rand, key string, step int) weir.Request {
-	req := weir.Request{Key: weir.KeyOf(key), Cost: model.Cost(r)}
-	switch r.IntN(12) {
-	case 0, 1:
-		req.Op, req.For = weir.Pause, model.Pick(r, time.Microsecond, time.Second, 5*time.Second, time.Minute)
-		req.ID = model.Pick(r, "a", "b", "c", fmt.Sprint(step))
-	case 2, 3:
-		req.Op, req.ID = weir.Resume, model.Pick(r, "a", "b", "c")
-	case 4:
-		req.Op = weir.Peek
-	case 5:
-		req.Op, req.Cost = weir.TakeUpTo, 1+r.Int64N(9)
-	case 6:
-		req.Op = weir.Force
-		req.Cost = 1 + r.Int64N(3)
-	case 7:
-		req.ID, req.Cost = model.Pick(r, "x", "y"), 2
-	case 8:
-		req.Op, req.ID, req.Cost = weir.Refund, model.Pick(r, "x", "y"), 0
-	case 9:
-		req.Op, req.ID, req.Actual = weir.Settle, model.Pick(r, "x", "y"), weir.ActualCost(r.Int64N(4))
-	case 10:
-		if r.IntN(4) == 0 {
-			req.Op = weir.Reset
-		}
-	}
-	return req
-}
-
-// random3 returns three rules in random order: two of any algorithm, and one that pauses.
-func random3(r *rand.Rand) []weir.Rule {
-	list := []weir.Rule{
-		{Name: "pause", Algorithm: algorithm.Pause{}}, {Name: "one", Algorithm: model.Usual.Refundable(r)}, {Name: "two", Algorithm: model.Usual.Refundable(r), Cost: r.Int64N(2)},
-	}
-	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	return list
-}
-
-func checkSame(t *decisions.T) {
-	r := t.Rand()
-	for h := range t.Times(24) {
-		c, list := decisions.NewClock(), random3(r)
-		p := t.Pair(c, list...)
-		name := fmt.Sprint("same", h)
-		for step := range 60 {
-			c.Advance(model.Pause(r, 2*time.Second))
-			req := request(r, name, step)
-			got, err := p.Lim.Decide(t.Ctx, req, nil)
-			want, wantErr := p.Ref.Decide(t.Ctx, req, nil)
-			if got != want || fmt.Sprint(err) != fmt.Sprint(wantErr) {
-				t.Errorf("got  %+v, %v\nwant %+v, %v, as on the reference store", got, err, want, wantErr)
-			}
-			t.StopFailed("history %d of %+v, step %d, %+v", h, list, step, req)
-		}
-	}
-}
-
-func checkOpen(t *decisions.T) {
-	r := t.Rand()
-	for h := range t.Times(16) {
-		c, list := decisions.NewClock(), random3(r)
-		name := fmt.Sprint("open", h)
-		l := t.Limiter(c, list...)
-		pause(t, l, name, "ended", time.Second)
-		c.Advance(time.Second)
-		var others []weir.Rule
-		for _, rule := range list {
-			if rule.Name != "pause" {
-				others = append(others, rule)
-			}
-		}
-		alone := t.Policy(t.Store, c, weir.Policy{Name: suite.Name + " alone", Segments: []string{"s0"}, Rules: others})
-		for step := range 40 {
-			c.Advance(max(model.Pause(r, 2*time.Second), 0))
-			req := request(r, name, step)
-			if req.Op == weir.Pause || req.Op == weir.Resume {
-				continue
-			}
-			got, err := l.Decide(t.Ctx, req, nil)
-			want, wantErr := alone.Decide(t.Ctx, req, nil)
-			if got != want || fmt.Sprint(err) != fmt.Sprint(wantErr) {
-				t.Errorf("got   %+v, %v\nalone %+v, %v", got, err, want, wantErr)
-			}
-			t.StopFailed("history %d of %+v, step %d, %+v", h, list, step, req)
-		}
-	}
-}
-
 func checkMany(t *decisions.T) {
 	l := t.Limiter(nil, rules()...)
 	ids := t.Times(16) + 1
@@ -352,35 +258,18 @@ func checkMany(t *decisions.T) {
 	}
 }
 
-func checkClock(t *decisions.T) {
-	l := t.Limiter(nil, rules()...)
-	start := t.Time()
-	pause(t, l, "k", "a", time.Hour)
-	res := t.Peek(l, 1, "k")
-	since := t.Time().Sub(start)
-	if res.Allowed || res.RetryAfter < time.Hour-since-suite.Skew || res.RetryAfter > time.Hour+suite.Skew {
-		t.Errorf("up to %v after a Pause for 1h: got %+v", since, res)
-	}
-	resume(t, l, "k", "a", true)
-}
-
 func checkForeign(t *decisions.T) {
 	c := decisions.NewClock()
 	l := t.Limiter(c, rules()...)
+	member := func(text string) func(string) {
+		return func(key string) {
+			t.Change(key, scripts.SetChange{Add: store.Member{Score: c.Micros + 1, Text: text}})
+		}
+	}
 	for i, spoil := range []func(key string){
 		func(key string) { t.Put(key, 1) },
-		func(key string) { t.Change(key, scripts.SetChange{Add: scripts.Member}) },
 		func(key string) { t.Eval(scripts.PutText, []string{key}, store.StringArg("p1 a")) },
-		func(key string) { t.Change(key, scripts.SetChange{Add: store.Member{Score: c.Micros + 1, Text: "p1"}}) },
-		func(key string) {
-			t.Change(key, scripts.SetChange{Add: store.Member{Score: c.Micros + 1, Text: "p2 a"}})
-		},
-		func(key string) {
-			t.Change(key, scripts.SetChange{Add: store.Member{Score: c.Micros + 1, Text: " p1 a"}})
-		},
-		func(key string) {
-			t.Change(key, scripts.SetChange{Add: store.Member{Score: c.Micros + 1, Text: "P1 a"}})
-		},
+		member(scripts.Member.Text), member("p1"), member("p2 a"), member(" p1 a"), member("P1 a"),
 	} {
 		name := fmt.Sprint("foreign", i)
 		all := append(t.KeysOf(name, "rate", decisions.TenPerMinute), t.KeyOf(name, "pause", algorithm.Pause{}))
@@ -405,12 +294,16 @@ func checkTTL(t *decisions.T) {
 	const slack = 1050*time.Millisecond + suite.Skew
 	for _, d := range []time.Duration{30 * time.Second, time.Hour} {
 		for _, more := range []time.Duration{0, d / 2} { // long, because the Resume of both comes after it
+			start := t.Time()
 			pause(t, l, "ttl", "a", d)
 			if more > 0 {
 				pause(t, l, "ttl", "b", more)
 			}
 			began := time.Now()
-			left := t.Do(l, weir.Request{Key: weir.KeyOf("ttl"), Op: weir.Peek}).RetryAfter
+			left := t.Peek(l, 1, "ttl").RetryAfter
+			if since := t.Time().Sub(start); left < d-since-suite.Skew || left > d+suite.Skew {
+				t.Errorf("up to %v after a Pause for %v: the RetryAfter is %v", since, d, left)
+			}
 			for key, ttl := range t.KeysLike("ttl}") {
 				if ttl > d+slack || ttl < left-time.Since(began)-suite.Skew {
 					t.Errorf("the key %q expires in %v, and the pause ends in %v", key, ttl, left)

@@ -1,7 +1,7 @@
--- replay.lua FILE MODE: replays the vectors of a history on the fake server of redis.lua. FILE
--- returns a table with the scripts and the steps: see source in lua_test.go.
+-- replay.lua FILE MODE: replays the calls of a history on the fake server of redis.lua. FILE
+-- returns a table with the scripts and the calls: see run in lua_test.go.
 --
--- Mode exact writes the replies and the contents after each step. Mode edges writes what each call
+-- Mode exact writes the reply and the contents after each call. Mode edges writes what each call
 -- does if the keys hold other values than in the history, and if the clock is the server's.
 
 local server = dofile('redis.lua')
@@ -16,13 +16,10 @@ local function eval(call, args)
 end
 
 local function exact()
-  for i, step in ipairs(history.steps) do
-    server.at = step.at
-    write('step', string.format('%d', i - 1))
-    for _, call in ipairs(step.calls) do
-      local reply, err = eval(call)
-      write('reply', reply or 'failed: ' .. err)
-    end
+  for i, call in ipairs(history.steps) do
+    server.at = call.at
+    local reply, err = eval(call)
+    write('step', string.format('%d', i - 1), reply or 'failed: ' .. err)
     for _, line in ipairs(server.contents()) do write(line) end
   end
 end
@@ -83,8 +80,8 @@ local function variants(value, try)
 end
 
 -- onServerClock returns the arguments of a call without the caller's time.
-local function onServerClock(call, at)
-  local args, time = copy(call.args), string.format('%d', at)
+local function onServerClock(call)
+  local args, time = copy(call.args), string.format('%d', call.at)
   for i = 1, #args do
     if args[i] == time then
       args[i] = '0'
@@ -95,29 +92,27 @@ local function onServerClock(call, at)
 end
 
 local function edges()
-  for i, step in ipairs(history.steps) do
-    server.at = step.at
-    for _, call in ipairs(step.calls) do
-      local before = server.data
-      local function try(name, data, args)
-        server.data = data
-        local reply = eval(call, args)
-        write('step', string.format('%d', i - 1), name, reply or 'failed')
-        for _, line in ipairs(server.contents()) do write(line) end
-      end
-      try('on the clock of the server', copy(before), onServerClock(call, step.at))
-      for _, key in ipairs(call.keys) do
-        if before[key] then
-          variants(before[key], function(value)
-            local data = copy(before)
-            data[key] = value
-            try('with another value', data)
-          end)
-        end
-      end
-      server.data = before
-      eval(call)
+  for i, call in ipairs(history.steps) do
+    server.at = call.at
+    local before = server.data
+    local function try(name, data, args)
+      server.data = data
+      local reply = eval(call, args)
+      write('step', string.format('%d', i - 1), name, reply or 'failed')
+      for _, line in ipairs(server.contents()) do write(line) end
     end
+    try('on the clock of the server', copy(before), onServerClock(call))
+    for _, key in ipairs(call.keys) do
+      if before[key] then
+        variants(before[key], function(value)
+          local data = copy(before)
+          data[key] = value
+          try('with another value', data)
+        end)
+      end
+    end
+    server.data = before
+    eval(call)
   end
 end
 
