@@ -10,7 +10,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
-	"github.com/weir-go/weir/internal/failure"
+	"github.com/weir-go/weir/internal/prose"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -178,7 +178,7 @@ func (b *ruleSet) checkSettles() error {
 	}
 	for i := range b.rules {
 		if r := &b.rules[i]; (r.costBy == CostRequest || r.costBy == CostUnit) && r.limit.MaxDebt/100 < r.limit.Capacity {
-			limit, advice := failure.Limit(r.limit.Capacity, r.limit.Window)
+			limit, advice := prose.Limit(r.limit.Capacity, r.limit.Window)
 			return unsupported("Settle", r, fmt.Sprintf("which has the %s and can be in debt by %d: Options.Settles needs 100 times the limit: %s", limit, r.limit.MaxDebt, advice))
 		}
 	}

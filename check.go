@@ -7,7 +7,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
-	"github.com/weir-go/weir/internal/failure"
+	"github.com/weir-go/weir/internal/prose"
 	"github.com/weir-go/weir/internal/script"
 )
 
@@ -302,7 +302,7 @@ func errNoRefund(op Op, r *rule) error {
 }
 
 func errNoDebt(what string, r *rule) error {
-	return unsupported(what, r, failure.NoDebt(r.limit.Capacity, r.limit.Window))
+	return unsupported(what, r, prose.NoDebt(r.limit.Capacity, r.limit.Window))
 }
 
 // unsupported returns an ErrUnsupported. Its text names the feature what and the rule r,

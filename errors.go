@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/internal/failure"
+	"github.com/weir-go/weir/internal/prose"
 )
 
 var (
@@ -47,7 +47,7 @@ const prefix = "weir: "
 
 // fail returns an error that wraps the error is, without repeating its text.
 func fail(is error, format string, args ...any) error {
-	return failure.New(is, prefix+format, args...)
+	return prose.Errorf(is, prefix+format, args...)
 }
 
 // plain returns the text of err without the prefix.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/internal/guard"
-	"github.com/weir-go/weir/internal/sleep"
 	"github.com/weir-go/weir/store"
 )
 
@@ -106,7 +105,7 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (held *Lease, err erro
 		if after := denied.Result.RetryAfter; after > 0 { // a wrapper can leave it out
 			pause = min(pause, after)
 		}
-		if sleep.For(ctx, pause) != nil {
+		if guard.Sleep(ctx, pause) != nil {
 			return nil, waited(ctx, denied)
 		}
 	}
@@ -330,7 +329,7 @@ func (l *Lease) keepAlive(ctx context.Context) error {
 	due := func() time.Duration { // until a third after the last renewal began
 		return max(time.Until(l.end())-l.time+l.limiter.ruleSet.renews/3, time.Millisecond)
 	}
-	for wait := due(); sleep.For(ctx, wait) == nil; {
+	for wait := due(); guard.Sleep(ctx, wait) == nil; {
 		end, limit := l.end(), time.Now().Add(max(third, minRenewal)) // a call that hangs must leave time for a retry
 		if limit.After(end) {
 			limit = end

@@ -12,8 +12,8 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/internal/sleep"
-	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/internal/guard"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -185,7 +185,7 @@ func TestKeepAlive(t *testing.T) {
 					switch now := time.Since(start); {
 					case now < tt.outage[0] || now >= tt.outage[1]:
 						if now > 0 {
-							return sleep.For(ctx, tt.takes)
+							return guard.Sleep(ctx, tt.takes)
 						}
 						return nil
 					case tt.hangs:

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/weir-go/weir/internal/failure"
 	"github.com/weir-go/weir/internal/guard"
+	"github.com/weir-go/weir/internal/prose"
 	"github.com/weir-go/weir/store"
 )
 
@@ -48,7 +48,7 @@ func notReady(err error) error {
 	case guard.Contextual(err):
 		return fmt.Errorf("weir: Ready: %w: %w", store.ErrUnavailable, err)
 	}
-	return failure.New(err, "weir: Ready: %s", plain(err))
+	return prose.Errorf(err, "weir: Ready: %s", plain(err))
 }
 
 // probe returns b with keys for Ready: a part of each is "%ready:", which is no escaped

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/denycache"
-	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/observe"
 	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/internal/guard"
-	"github.com/weir-go/weir/internal/sleep"
 )
 
 // A Reservation is an allowed request whose tokens may be available only later: call
@@ -95,7 +94,7 @@ func (r *Reservation) Wait(ctx context.Context) error {
 	if r.state.Load() == cancelled {
 		return errCancelled
 	}
-	err := sleep.For(ctx, time.Until(r.turn))
+	err := guard.Sleep(ctx, time.Until(r.turn))
 	switch {
 	case err != nil && r.own && r.state.CompareAndSwap(pending, cancelled):
 		return r.giveUp(ctx, err)
@@ -164,7 +163,7 @@ func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result,
 // who slept go ahead in no particular order. A change of the pause has no effect before
 // the sleep ends.
 func (l *Limiter) WaitFor(ctx context.Context, r Request) (Result, error) {
-	may := sleep.NewBudget(r.MaxWait)
+	may := guard.NewBudget(r.MaxWait)
 	for {
 		turn, err := l.Reserve(ctx, r)
 		if err == nil {

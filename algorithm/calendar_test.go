@@ -14,9 +14,9 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
-	"github.com/weir-go/weir/internal/luatool"
 	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/internal/script"
+	"github.com/weir-go/weir/internal/weirtest"
 )
 
 // Days and months that are easily computed wrong.
@@ -199,7 +199,7 @@ end
 	for _, lua := range []string{"lua5.1", "lua5.4"} {
 		t.Run(lua, func(t *testing.T) {
 			t.Parallel()
-			if out, err := exec.Command(luatool.Need(t, lua), file).CombinedOutput(); err != nil || len(out) > 0 {
+			if out, err := exec.Command(weirtest.NeedProgram(t, lua), file).CombinedOutput(); err != nil || len(out) > 0 {
 				t.Errorf("%v: what the key holds, the end in Go, and ARGV:\n%.2000s", err, out)
 			}
 		})

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
-	"github.com/weir-go/weir/internal/luatool"
+	"github.com/weir-go/weir/internal/weirtest"
 )
 
 // buckets returns a limit whose spans have these lengths, in buckets of one second. most
@@ -86,7 +86,7 @@ func TestLuacheck(t *testing.T) {
 		t.Skip("-short: it takes half a minute of processor time")
 	}
 	t.Parallel()
-	luacheck, dir := luatool.Need(t, "luacheck"), t.TempDir()
+	luacheck, dir := weirtest.NeedProgram(t, "luacheck"), t.TempDir()
 	const config = "../.luacheckrc"
 	if _, err := os.Stat(config); err != nil { // go test notes it, and so runs again if it changes
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-go/weir/internal/span"
+	"github.com/weir-go/weir/internal/prose"
 )
 
 // A Describer is an [Algorithm] that describes its limit in words, for people. The
@@ -30,17 +30,17 @@ func Words(a Algorithm) string {
 	}
 	text := tokens(limit.Capacity)
 	if limit.Window > 0 {
-		text += " in " + span.Text(limit.Window)
+		text += " in " + prose.Duration(limit.Window)
 	}
 	return fmt.Sprintf("%s (%s)", text, limit.Kind.Common().Name)
 }
 
 // tokens returns n tokens in words.
-func tokens(n int64) string { return span.Count(n, "token") }
+func tokens(n int64) string { return prose.Count(n, "token") }
 
 // per returns the rate in words: "10 tokens per second".
 func (r Rate) per(noun string) string {
-	unit := span.Text(r.Period)
+	unit := prose.Duration(r.Period)
 	switch r.Period {
 	case time.Second:
 		unit = "second"
@@ -51,7 +51,7 @@ func (r Rate) per(noun string) string {
 	case 24 * time.Hour:
 		unit = "day"
 	}
-	return span.Count(r.Count, noun) + " per " + unit
+	return prose.Count(r.Count, noun) + " per " + unit
 }
 
 // Describe implements [Describer].
@@ -80,7 +80,7 @@ func (f FixedWindow) Describe() string { return inWindow(f.Limit, f.Window, f.Al
 func (m MetadataWindow) Describe() string { return inWindow(m.Limit, m.Window, m.Aligned) }
 
 func inWindow(limit int64, length time.Duration, aligned bool) string {
-	text := fmt.Sprintf("%s in each window of %s", tokens(limit), span.Text(length))
+	text := fmt.Sprintf("%s in each window of %s", tokens(limit), prose.Duration(length))
 	if aligned {
 		return text + ", aligned to the clock"
 	}
@@ -88,11 +88,11 @@ func inWindow(limit int64, length time.Duration, aligned bool) string {
 }
 
 // Describe implements [Describer].
-func (s SlidingLog) Describe() string { return tokens(s.Limit) + " in any " + span.Text(s.Window) }
+func (s SlidingLog) Describe() string { return tokens(s.Limit) + " in any " + prose.Duration(s.Window) }
 
 // Describe implements [Describer].
 func (s SlidingCounter) Describe() string {
-	return tokens(s.Limit) + " in any " + span.Text(s.Window) + ", estimated"
+	return tokens(s.Limit) + " in any " + prose.Duration(s.Window) + ", estimated"
 }
 
 // Describe implements [Describer].
@@ -104,11 +104,11 @@ func (s SlidingBuckets) Describe() string {
 	return strings.Join(parts, " and ")
 }
 
-func (s Span) describe() string { return tokens(s.Limit) + " in any " + span.Text(s.Window) }
+func (s Span) describe() string { return tokens(s.Limit) + " in any " + prose.Duration(s.Window) }
 
 // Describe implements [Describer].
 func (c Concurrency) Describe() string {
-	return fmt.Sprintf("%s at once, each for up to %s", span.Count(c.Limit, "lease"), span.Text(c.Lease))
+	return fmt.Sprintf("%s at once, each for up to %s", prose.Count(c.Limit, "lease"), prose.Duration(c.Lease))
 }
 
 // Describe implements [Describer].

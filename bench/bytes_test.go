@@ -14,8 +14,8 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/algorithm/rediscell"
 	"github.com/weir-go/weir/bench/internal/server"
+	"github.com/weir-go/weir/rediscell"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/goredis"
 )

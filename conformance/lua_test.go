@@ -17,8 +17,8 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/internal/decisions"
-	"github.com/weir-go/weir/internal/luatool"
 	"github.com/weir-go/weir/internal/model"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -105,7 +105,7 @@ func (t *tape) run(lua, file, mode string, change func(text string) string) (str
 // server's. The other rows make the scripts unportable, and some history must show it.
 func TestLua(t *testing.T) {
 	t.Parallel()
-	old, newest := luatool.Need(t, "lua5.1"), luatool.Need(t, "lua5.4")
+	old, newest := weirtest.NeedProgram(t, "lua5.1"), weirtest.NeedProgram(t, "lua5.4")
 	r := rand.New(rand.NewPCG(1, 1))
 	thirds := algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}
 	var tapes []*tape

@@ -10,7 +10,7 @@ import (
 
 	"github.com/weir-go/weir/conformance/internal/algorithms"
 	"github.com/weir-go/weir/conformance/internal/suite"
-	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/internal/weirtest"
 )
 
 // A mutant differs from a correct store, or algorithm, in one behaviour. It must fail its

@@ -13,7 +13,7 @@ import (
 
 	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/internal/report"
-	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )

@@ -46,7 +46,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/batch"
+	"github.com/weir-go/weir/internal/gate"
 )
 
 // Options are the settings of a [Cache]. The zero value is the default.
@@ -214,7 +214,7 @@ func (d *decider) DecideMany(ctx context.Context, requests []weir.Request, answe
 			all, rest = append(all, q), append(rest, i)
 		}
 	}
-	batch.Rest(ctx, d.next, requests, answers, rest)
+	gate.Rest(ctx, d.next, requests, answers, rest)
 	for n, i := range rest {
 		d.decided(&all[n], &requests[i], &answers[i].Result, nil, answers[i].Err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/denycache"
-	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/internal/weirtest"
 )
 
 // A counter is a wrapper that counts the decisions that reach the store, a batch as one.

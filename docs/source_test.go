@@ -18,7 +18,7 @@ var known = map[string]string{
 	"weir":         module,
 	"algorithm":    module + "/algorithm",
 	"contract":     module + "/algorithm/contract",
-	"rediscell":    module + "/algorithm/rediscell",
+	"rediscell":    module + "/rediscell",
 	"conformance":  module + "/conformance",
 	"dailyquota":   module + "/examples/dailyquota",
 	"store":        module + "/store",

@@ -21,8 +21,8 @@ import (
 	"context"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/storekey"
-	"github.com/weir-go/weir/internal/unit"
 	"github.com/weir-go/weir/store"
 )
 
@@ -44,7 +44,7 @@ func ExplainKey(ctx context.Context, lim *weir.Limiter, k weir.Key) (*Document, 
 	if err != nil {
 		return nil, err
 	}
-	peek := weir.Request{Key: k, Op: weir.Peek, Costs: unit.Each(bare, 1)}
+	peek := weir.Request{Key: k, Op: weir.Peek, Costs: gate.Each(bare, 1)}
 	each := make([]weir.Result, len(rules)) // the shadow rules are the last
 	res, err := bare.Decide(ctx, peek, each)
 	if err != nil {
@@ -68,7 +68,7 @@ func ExplainKey(ctx context.Context, lim *weir.Limiter, k weir.Key) (*Document, 
 			}
 		}
 		doc.Rules = append(doc.Rules, Rule{
-			Name: info.Name, By: info.By, Algorithm: info.Kind, Words: unit.Words(&info),
+			Name: info.Name, By: info.By, Algorithm: info.Kind, Words: gate.Words(&info),
 			Shadow: info.Shadow, Unit: info.Unit, Cost: max(info.Cost, 1), Keys: keys[i], Slot: store.Slot(keys[i][0]),
 			Usage: usage(&info, &each[i]),
 		})

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/unit"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/store"
 )
 
@@ -168,7 +168,7 @@ func newListing(lim *weir.Limiter, opts *ListOptions) (*listing, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.rules[info.Name] = &listedRule{info, only, unit.Each(only, 1)}
+		l.rules[info.Name] = &listedRule{info, only, gate.Each(only, 1)}
 	}
 	if len(l.rules) == 0 {
 		_, err := lim.Only(l.Rule) // it says what is wrong
@@ -296,7 +296,7 @@ func (l *listing) rule(c *Caller) (*listedRule, error) {
 		if err != nil {
 			return nil, fmt.Errorf("explain: the result of ListOptions.Limiter: %w", err)
 		}
-		l.others[other] = &listedRule{only.Rules()[0], only, unit.Each(only, 1)}
+		l.others[other] = &listedRule{only.Rules()[0], only, gate.Each(only, 1)}
 	}
 	return l.others[other], nil
 }

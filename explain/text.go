@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/span"
+	"github.com/weir-go/weir/internal/prose"
 )
 
 // usage returns the state of the rule info that the peek r has found.
@@ -50,7 +50,7 @@ func state(info *weir.RuleInfo, u *Usage) string {
 	case info.Queues:
 		return queue(u, cost)
 	}
-	limit := span.Count(u.Limit, "token")
+	limit := prose.Count(u.Limit, "token")
 	if info.Unit != "" {
 		limit = fmt.Sprintf("%d %s", u.Limit, info.Unit)
 	}
@@ -59,7 +59,7 @@ func state(info *weir.RuleInfo, u *Usage) string {
 		parts[0] = fmt.Sprintf("all of %s left", limit)
 	}
 	if u.ResetAfter > 0 {
-		parts = append(parts, "full again in "+span.Text(time.Duration(u.ResetAfter)))
+		parts = append(parts, "full again in "+prose.Duration(time.Duration(u.ResetAfter)))
 	}
 	return strings.Join(append(parts, denial(u, cost)...), "; ")
 }
@@ -67,19 +67,19 @@ func state(info *weir.RuleInfo, u *Usage) string {
 // leases describes the state of a concurrency limit. Leases can be released at any time,
 // so the times are upper bounds.
 func leases(u *Usage, cost int64) string {
-	parts := []string{fmt.Sprintf("%d of %s held", u.Used, span.Count(u.Limit, "lease"))}
+	parts := []string{fmt.Sprintf("%d of %s held", u.Used, prose.Count(u.Limit, "lease"))}
 	if u.Used == 0 {
-		parts[0] = fmt.Sprintf("none of %s held", span.Count(u.Limit, "lease"))
+		parts[0] = fmt.Sprintf("none of %s held", prose.Count(u.Limit, "lease"))
 	}
 	switch {
 	case u.Allowed:
 	case time.Duration(u.RetryAfter) == weir.Never:
 		parts = append(parts, denial(u, cost)...)
 	default:
-		parts = append(parts, fmt.Sprintf("the next request is allowed when one is released, or in %s when one expires", span.Text(time.Duration(u.RetryAfter))))
+		parts = append(parts, fmt.Sprintf("the next request is allowed when one is released, or in %s when one expires", prose.Duration(time.Duration(u.RetryAfter))))
 	}
 	if u.ResetAfter > 0 {
-		parts = append(parts, fmt.Sprintf("the last one expires in %s unless it is renewed", span.Text(time.Duration(u.ResetAfter))))
+		parts = append(parts, fmt.Sprintf("the last one expires in %s unless it is renewed", prose.Duration(time.Duration(u.ResetAfter))))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -88,10 +88,10 @@ func leases(u *Usage, cost int64) string {
 // is one.
 func queue(u *Usage, cost int64) string {
 	if u.ResetAfter <= 0 {
-		return fmt.Sprintf("the queue of %s is empty", span.Count(u.Limit, "turn"))
+		return fmt.Sprintf("the queue of %s is empty", prose.Count(u.Limit, "turn"))
 	}
-	parts := []string{fmt.Sprintf("%d of %s taken", u.Used, span.Count(u.Limit, "turn"))}
-	parts = append(parts, "the queue is empty in "+span.Text(time.Duration(u.ResetAfter)))
+	parts := []string{fmt.Sprintf("%d of %s taken", u.Used, prose.Count(u.Limit, "turn"))}
+	parts = append(parts, "the queue is empty in "+prose.Duration(time.Duration(u.ResetAfter)))
 	for _, text := range denial(u, cost) {
 		parts = append(parts, text+" without waiting")
 	}
@@ -115,7 +115,7 @@ func next(cost int64, retry time.Duration) string {
 	if retry == weir.Never {
 		return request + " can never be allowed"
 	}
-	return request + " is allowed in " + span.Text(retry)
+	return request + " is allowed in " + prose.Duration(retry)
 }
 
 // why says why the request is allowed or denied. shown is the rule that the answer

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/failure"
 	"github.com/weir-go/weir/internal/guard"
+	"github.com/weir-go/weir/internal/prose"
 )
 
 // A circuit says which calls may ask the store. It is closed at first, and all may. A
@@ -28,9 +28,9 @@ type circuit struct {
 	interval time.Duration // between two probes
 	born     time.Time     // times are measured from here
 
-	state   atomic.Uint64                 // the generation, shifted by stateBits, and failing and open
-	cause   atomic.Pointer[failure.Error] // the last failure that counted, as an ErrUnsent
-	answers atomic.Int64                  // how many requests were answered without the store
+	state   atomic.Uint64               // the generation, shifted by stateBits, and failing and open
+	cause   atomic.Pointer[prose.Error] // the last failure that counted, as an ErrUnsent
+	answers atomic.Int64                // how many requests were answered without the store
 
 	onChange func(State) // can be nil
 
@@ -132,7 +132,7 @@ func (c *circuit) succeed() {
 }
 
 // fail records that the call of t failed because of cause.
-func (c *circuit) fail(t ticket, cause *failure.Error) {
+func (c *circuit) fail(t ticket, cause *prose.Error) {
 	defer c.tell() // without the lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *circuit) fail(t ticket, cause *failure.Error) {
 	if t.generation != generation {
 		return
 	}
-	c.cause.Store(&failure.Error{Text: cause.Text, Is: errors.Join(cause.Is, guard.ErrUnsent)})
+	c.cause.Store(&prose.Error{Text: cause.Text, Is: errors.Join(cause.Is, guard.ErrUnsent)})
 	if s&open != 0 { // the next probe is due already
 		return
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/failure"
 	"github.com/weir-go/weir/internal/guard"
+	"github.com/weir-go/weir/internal/prose"
 	"github.com/weir-go/weir/store"
 )
 
@@ -55,7 +55,7 @@ func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result
 
 // ask sends r to the next Decider. If the store did not decide, cause says why, and r is
 // valid.
-func (d *decider) ask(ctx context.Context, r *weir.Request, each []weir.Result) (res weir.Result, cause *failure.Error, err error) {
+func (d *decider) ask(ctx context.Context, r *weir.Request, each []weir.Result) (res weir.Result, cause *prose.Error, err error) {
 	open := d.circuit.isOpen()
 	if open {
 		// Neither misuse nor a caller who has gone may take the place of a probe.
@@ -76,7 +76,7 @@ func (d *decider) ask(ctx context.Context, r *weir.Request, each []weir.Result) 
 }
 
 // try is ask for a request that may not be valid.
-func (d *decider) try(ctx context.Context, r *weir.Request, each []weir.Result) (res weir.Result, cause *failure.Error, err error) {
+func (d *decider) try(ctx context.Context, r *weir.Request, each []weir.Result) (res weir.Result, cause *prose.Error, err error) {
 	t, ok := d.circuit.enter()
 	if !ok {
 		return weir.Result{}, d.circuit.cause.Load(), nil
@@ -112,7 +112,7 @@ func (d *decider) within(ctx context.Context) (context.Context, context.CancelFu
 // cause is not nil if the call failed: the store was unavailable, or took longer than the
 // budget. answered reports whether the store answered. If neither holds, the call says
 // nothing about the store. If there is no cause, the error is for the caller.
-func (d *decider) judge(ctx, short context.Context, err error) (cause *failure.Error, answered bool, _ error) {
+func (d *decider) judge(ctx, short context.Context, err error) (cause *prose.Error, answered bool, _ error) {
 	down := errors.Is(err, store.ErrUnavailable)
 	over := short.Err() != nil || errors.Is(err, context.DeadlineExceeded)
 	switch {
@@ -129,13 +129,13 @@ func (d *decider) judge(ctx, short context.Context, err error) (cause *failure.E
 		if errors.Is(err, store.ErrMisconfigured) {
 			is = errMisconfigured
 		}
-		return failure.New(is, "outage: the store did not decide: %s", plain(err)), false, nil
+		return prose.Errorf(is, "outage: the store did not decide: %s", plain(err)), false, nil
 	case over && short != ctx:
 		text := fmt.Sprintf("outage: the store did not decide within the budget of %v", d.opts.Budget)
 		if end, _ := short.Deadline(); time.Since(end) > d.opts.Budget {
 			text += fmt.Sprintf(": the call took %v: check that the store's client heeds deadlines", (d.opts.Budget + time.Since(end)).Round(time.Millisecond))
 		}
-		return &failure.Error{Text: text, Is: store.ErrUnavailable}, err == nil, nil
+		return &prose.Error{Text: text, Is: store.ErrUnavailable}, err == nil, nil
 	}
 	return nil, false, err // the error of another context, which a wrapper made
 }
@@ -180,7 +180,7 @@ func (d *decider) batch(ctx context.Context, requests []weir.Request, answers []
 	short, cancel := d.within(ctx)
 	defer cancel()
 	weir.DecideMany(short, d.next, requests, answers)
-	var failed *failure.Error
+	var failed *prose.Error
 	works := false
 	for i := range answers {
 		cause, answered, err := d.judge(ctx, short, answers[i].Err)

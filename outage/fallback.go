@@ -9,7 +9,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/compose"
-	"github.com/weir-go/weir/internal/failure"
+	"github.com/weir-go/weir/internal/prose"
 	"github.com/weir-go/weir/store"
 )
 
@@ -18,7 +18,7 @@ import (
 // A degradation is the Degraded of a Result. It is a Decider too, which does not ask the
 // store.
 type degradation struct {
-	cause  *failure.Error
+	cause  *prose.Error
 	d      *decider
 	denied bool // the share of the process denied the request
 }
@@ -53,7 +53,7 @@ type degradations struct{ denied, other degradation }
 
 // degraded returns the degradations of cause. Answers with one cause share them, so that
 // they allocate nothing.
-func (d *decider) degraded(cause *failure.Error) *degradations {
+func (d *decider) degraded(cause *prose.Error) *degradations {
 	if g := d.last.Load(); g != nil && g.other.cause == cause {
 		return g
 	}
@@ -64,7 +64,7 @@ func (d *decider) degraded(cause *failure.Error) *degradations {
 
 // answer answers r, which is valid, and consumes or peeks. cause says why the store did
 // not decide.
-func (d *decider) answer(ctx context.Context, r *weir.Request, each []weir.Result, cause *failure.Error) (weir.Result, error) {
+func (d *decider) answer(ctx context.Context, r *weir.Request, each []weir.Result, cause *prose.Error) (weir.Result, error) {
 	d.circuit.answers.Add(1)
 	own := d.ownShare()
 	if own == nil || d.never(r) {
@@ -122,7 +122,7 @@ func (d *decider) never(r *weir.Request) bool {
 }
 
 // fixed answers r without counting: Open allows it, and the others deny it.
-func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Error) (res weir.Result) {
+func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *prose.Error) (res weir.Result) {
 	open := d.opts.Fallback == Open
 	why, wait := &d.degraded(cause).other, d.circuit.wait()
 	allowed := open && !d.never(r)
@@ -196,7 +196,7 @@ func (d *decider) renew(ctx context.Context, r *weir.Request, each []weir.Result
 }
 
 // errLocalLease is the Degraded of a lease that the store does not hold.
-var errLocalLease = failure.New(store.ErrUnavailable, "outage: the lease was acquired during an outage: the process holds it, and the store does not know it")
+var errLocalLease = prose.Errorf(store.ErrUnavailable, "outage: the lease was acquired during an outage: the process holds it, and the store does not know it")
 
 // undo refunds, settles, finishes or releases r wherever it was decided. If the store's
 // answer was lost, that can be in the store and in the process.

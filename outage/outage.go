@@ -53,7 +53,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/onestore"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -155,7 +155,7 @@ type Breaker struct {
 	circuit circuit
 	local   *memory.Store // holds the state of the shares; nil unless Fallback is Local
 	used    atomic.Bool   // a share has decided a request
-	store   onestore.Mark
+	store   gate.OneStore
 	shares  shares
 }
 

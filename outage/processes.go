@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/failure"
+	"github.com/weir-go/weir/internal/prose"
 )
 
 // shares is what the shares of a Breaker's limiters have in common.
@@ -48,7 +48,7 @@ func (b *Breaker) SetProcesses(n int) error {
 	b.shares.mu.Lock()
 	defer b.shares.mu.Unlock()
 	if most := b.shares.most; most > 0 && int64(n) > most {
-		return failure.New(weir.ErrInvalidRule, "outage: SetProcesses: the number of processes is %d: rule %q has a limit of which at most %d processes have a share: raise the limit, lower the number, or set Floor", n, b.shares.rule, most)
+		return prose.Errorf(weir.ErrInvalidRule, "outage: SetProcesses: the number of processes is %d: rule %q has a limit of which at most %d processes have a share: raise the limit, lower the number, or set Floor", n, b.shares.rule, most)
 	}
 	b.shares.n.Store(int64(n))
 	return nil
@@ -64,7 +64,7 @@ func (d *decider) makeShare() error {
 		if errors.Is(err, weir.ErrInvalidRule) && !d.opts.Floor {
 			advice = "set Floor, or " + advice
 		}
-		return failure.New(err, "outage: %s; or %s", plain(err), advice)
+		return prose.Errorf(err, "outage: %s; or %s", plain(err), advice)
 	}
 	return nil
 }

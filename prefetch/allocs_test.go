@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/prefetch"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/batch"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/guard"
 )
 
@@ -71,7 +71,7 @@ func (d *decider) DecideMany(ctx context.Context, requests []weir.Request, answe
 			all, rest = append(all, q), append(rest, i)
 		}
 	}
-	batch.Rest(ctx, d.next, requests, answers, rest)
+	gate.Rest(ctx, d.next, requests, answers, rest)
 	works := false
 	for n, i := range rest {
 		works = d.decided(&all[n], &requests[i], &answers[i].Result, answers[i].Err) || works

@@ -83,8 +83,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/failure"
-	"github.com/weir-go/weir/internal/onestore"
+	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/internal/prose"
 )
 
 // The defaults of [Options].
@@ -137,7 +137,7 @@ type Pool struct {
 	away    atomic.Bool               // the last answer was made without the store
 	owed    owed
 	failed  atomic.Pointer[failedReturn] // the last return that failed; nil if none did
-	store   onestore.Mark
+	store   gate.OneStore
 }
 
 // New returns a Pool. nil opts means the defaults. If a field is not valid, [Pool.Wrap]
@@ -222,10 +222,10 @@ func supported(rules []weir.RuleInfo) error {
 		case !r.Refunds:
 			why = "is a " + r.Kind + ", which cannot take unused tokens back: use another algorithm"
 		case !r.Debt:
-			why = "is a " + r.Kind + ", " + failure.NoDebt(r.Limit, r.Window)
+			why = "is a " + r.Kind + ", " + prose.NoDebt(r.Limit, r.Window)
 		}
 		if why != "" {
-			return failure.New(weir.ErrUnsupported, "prefetch: rule %q %s", rules[i].Name, why)
+			return prose.Errorf(weir.ErrUnsupported, "prefetch: rule %q %s", rules[i].Name, why)
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/prefetch"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/unit"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -58,7 +58,7 @@ func (r *reader) bind(p *Policy, st store.Store, opts *weir.Options, wrap []weir
 		r.failIs(err, at, "policy %q: %s", p.Name, text)
 		return nil
 	}
-	b.lim, b.ones = lim, unit.Each(lim, 1)
+	b.lim, b.ones = lim, gate.Each(lim, 1)
 	for i := range p.Plans {
 		plan := &p.Plans[i]
 		lim, err := with(b.lim, plan.Rules)

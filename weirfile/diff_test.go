@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/test/weirtest"
-	"github.com/weir-go/weir/internal/unit"
+	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -204,7 +204,7 @@ func fullAfter(t *testing.T, from, to *File) []string {
 			key = append(key, map[string]string{"tenant": "acme", "user": "ann", "device": "x"}[name])
 		}
 		lim := limiter(t, limitsOver(t, f, st), "api", "", key...)
-		return lim, weir.Request{Key: weir.KeyOf(key...), Costs: unit.Each(lim, 1)}
+		return lim, weir.Request{Key: weir.KeyOf(key...), Costs: gate.Each(lim, 1)}
 	}
 	lim, r := bound(from)
 	for range 3 {

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/test/weirtest"
-	"github.com/weir-go/weir/internal/unit"
+	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -35,7 +35,7 @@ func FuzzParse(f *testing.F) {
 			for _, o := range append(p.Overrides, Override{Key: weir.KeyOf(segments...)}) {
 				for _, plan := range append(p.Plans, Plan{}) {
 					lim := limiter(t, limits, p.Name, plan.Name, o.Key.Segments()...)
-					weirtest.Decide(t, lim, weir.Request{Key: o.Key, Op: weir.Peek, Costs: unit.Each(lim, 1)})
+					weirtest.Decide(t, lim, weir.Request{Key: o.Key, Op: weir.Peek, Costs: gate.Each(lim, 1)})
 				}
 			}
 			for _, r := range p.Rules {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/unit"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -232,7 +232,7 @@ func (d *differ) rejects() []Change {
 // supports returns a function that reports whether a request is valid for the policy p.
 func (f *File) supports(p *Policy) func(r weir.Request) bool {
 	lim, err := p.limiter(memory.New(nil), f.options.Limiter)
-	key, ones := weir.KeyOf(p.segments()...), unit.Each(lim, 1)
+	key, ones := weir.KeyOf(p.segments()...), gate.Each(lim, 1)
 	return func(r weir.Request) bool {
 		r.Key, r.Costs = key, ones
 		return err == nil && lim.Check(r, nil) == nil

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/sleep"
+	"github.com/weir-go/weir/internal/guard"
 )
 
 const (
@@ -39,7 +39,7 @@ func (c *call) thirdOf(each []weir.Result) time.Duration {
 // the handler has returned.
 func (c *call) renew(ctx context.Context) {
 	failing := false // the last attempt has failed
-	for wait := c.third - time.Since(c.renewed); sleep.For(ctx, max(wait, minRenew)) == nil; {
+	for wait := c.third - time.Since(c.renewed); guard.Sleep(ctx, max(wait, minRenew)) == nil; {
 		c.renewed = time.Now()
 		once, cancel := context.WithTimeout(ctx, renewTime)
 		res, err := c.req.Decider.Decide(once, weir.Request{Key: c.req.Key, ID: c.req.ID, Op: weir.Renew}, nil)

@@ -11,13 +11,13 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/segment"
+	"github.com/weir-go/weir/internal/gate"
 )
 
 // ipv6Bits is the length of the network that one IPv6 user usually has.
 const ipv6Bits = 64
 
-var source = segment.Source{Package: "weirgrpc", Field: "metadata", NoKey: ErrNoKey}
+var source = gate.Source{Package: "weirgrpc", Field: "metadata", NoKey: ErrNoKey}
 
 // A Segment returns the value of one segment of a key. If the call has none, it returns
 // an empty string or an error that wraps [ErrNoKey].
@@ -50,7 +50,7 @@ func isNil(s Segment) bool { return s == nil }
 //
 // The error says what is wrong if a name has no segment, or a segment no name.
 func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
-	ordered, err := segment.ByName(&source, names, segments, isNil)
+	ordered, err := gate.ByName(&source, names, segments, isNil)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func PeerIP(ctx context.Context, _ string) (string, error) {
 	} else if port, err := netip.ParseAddrPort(p.Addr.String()); err == nil {
 		addr = port.Addr()
 	}
-	addr = segment.Unmap(addr)
+	addr = gate.Unmap(addr)
 	if !addr.IsValid() || addr.IsUnspecified() {
 		return "", source.Missing("the peer's address %.40q is no IP address", p.Addr)
 	}
@@ -141,7 +141,7 @@ func Metadata(key string) Segment {
 	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
 		return nil
 	}
-	space := segment.Space
+	space := gate.Space
 	if strings.HasSuffix(key, "-bin") {
 		space = ""
 	}

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/weirgrpc"
 )
 

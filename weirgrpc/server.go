@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/weir-go/weir/internal/gate"
-	"github.com/weir-go/weir/internal/sleep"
+	"github.com/weir-go/weir/internal/guard"
 )
 
 var (
@@ -103,7 +103,7 @@ func (c *call) enter(setTrailer func(metadata.MD) error) error {
 		c.req.GiveUp(c.ctx, &res, nil, false, c.report)
 		return c.deny(&res, each, setTrailer)
 	}
-	if err := sleep.For(c.ctx, res.Delay); err != nil {
+	if err := guard.Sleep(c.ctx, res.Delay); err != nil {
 		c.req.GiveUp(c.ctx, &res, err, true, c.report)
 		return newStatus(codeOf(c.ctx, err)).Err()
 	}

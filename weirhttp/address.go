@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-go/weir/internal/segment"
+	"github.com/weir-go/weir/internal/gate"
 )
 
 // defaultIPv6Bits is the length of the network that one IPv6 user usually has.
@@ -175,7 +175,7 @@ func parseAddress(s string) (address, bool) {
 // network returns the text of the IPv4 address that a is or has in it, or of the network
 // of another IPv6 address.
 func (a address) network(bits int) string {
-	addr := segment.Unmap(a.addr)
+	addr := gate.Unmap(a.addr)
 	if addr.Is6() {
 		if network, err := addr.Prefix(bits); err == nil { // the bits are valid
 			return network.String()

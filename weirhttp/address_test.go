@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/weirhttp"
 )
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/guard"
-	"github.com/weir-go/weir/internal/sleep"
 	"github.com/weir-go/weir/store"
 )
 
@@ -21,7 +20,7 @@ type lease struct {
 }
 
 // acquire acquires a lease.
-func acquire(ctx context.Context, leases *weir.Limiter, key weir.Key, w *sleep.Budget) (*lease, error) {
+func acquire(ctx context.Context, leases *weir.Limiter, key weir.Key, w *guard.Budget) (*lease, error) {
 	held, err := acquireOrWait(ctx, leases, weir.Request{Key: key}, w)
 	if err != nil {
 		return nil, err
@@ -33,7 +32,7 @@ func acquire(ctx context.Context, leases *weir.Limiter, key weir.Key, w *sleep.B
 	return &lease{context.AfterFunc(ctx, free), free}, nil
 }
 
-func acquireOrWait(ctx context.Context, leases *weir.Limiter, r weir.Request, w *sleep.Budget) (*weir.Lease, error) {
+func acquireOrWait(ctx context.Context, leases *weir.Limiter, r weir.Request, w *guard.Budget) (*weir.Lease, error) {
 	if w.Endless {
 		return leases.Acquire(ctx, r)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/guard"
-	"github.com/weir-go/weir/internal/sleep"
 )
 
 // statusClientClosed is the status for a request that its client has cancelled, as nginx
@@ -54,7 +53,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		}
 		return
 	}
-	if err := sleep.For(r.Context(), res.Delay); err != nil {
+	if err := guard.Sleep(r.Context(), res.Delay); err != nil {
 		m.giveUp(r, req, &res, err, true)
 		m.fail(w, r, &reducedCapacity, err)
 		return

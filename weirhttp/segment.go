@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/segment"
+	"github.com/weir-go/weir/internal/gate"
 )
 
-var source = segment.Source{Package: "weirhttp", Field: "field", NoKey: ErrNoKey}
+var source = gate.Source{Package: "weirhttp", Field: "field", NoKey: ErrNoKey}
 
 // A Segment returns the value of one segment of a key. If the request has none, it
 // returns an empty string or an error that wraps [ErrNoKey]. This one returns the
@@ -52,7 +52,7 @@ func By(segments ...Segment) RequestFunc {
 //
 // If a name has no segment, or a segment is not in names, ByName returns an error.
 func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
-	ordered, err := segment.ByName(&source, names, segments, isNil)
+	ordered, err := gate.ByName(&source, names, segments, isNil)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func WithCosts(request RequestFunc, costs func(*http.Request) (weir.Costs, error
 func Header(name string) Segment {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, error) {
-		return source.Secret(name, r.Header[name], segment.Space)
+		return source.Secret(name, r.Header[name], gate.Space)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/guard"
-	"github.com/weir-go/weir/internal/unit"
 	"github.com/weir-go/weir/store"
 )
 
@@ -51,7 +50,7 @@ func (t *Transport) shared(ctx context.Context, key weir.Key) (time.Duration, er
 	}
 	s := gate.NewScratch()
 	defer s.Free()
-	none := unit.Each(t.Pauses, 0) // only the pause counts
+	none := gate.Each(t.Pauses, 0) // only the pause counts
 	res, err := t.Pauses.Decide(ctx, weir.Request{Key: key, Op: weir.Peek, Costs: none}, s.Each[:])
 	switch {
 	case err == nil && res.Degraded == nil:

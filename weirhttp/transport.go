@@ -12,7 +12,6 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/guard"
-	"github.com/weir-go/weir/internal/sleep"
 )
 
 // ErrPaused means that a server, or an operator, asked for a pause, and that the request
@@ -128,7 +127,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, w := r.Context(), sleep.NewBudget(req.MaxWait)
+	ctx, w := r.Context(), guard.NewBudget(req.MaxWait)
 	if t.Jitter {
 		w.Jitter = rand.Float64()
 	}
@@ -191,7 +190,7 @@ func (t *Transport) request(r *http.Request) (weir.Request, error) {
 
 // lease waits until no pause is left, and acquires a lease. It returns nil if Leases is
 // nil.
-func (t *Transport) lease(ctx context.Context, req *weir.Request, w *sleep.Budget) (*lease, error) {
+func (t *Transport) lease(ctx context.Context, req *weir.Request, w *guard.Budget) (*lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -215,7 +214,7 @@ func (t *Transport) lease(ctx context.Context, req *weir.Request, w *sleep.Budge
 }
 
 // turn waits until the request can be sent.
-func (t *Transport) turn(ctx context.Context, req *weir.Request, w *sleep.Budget) error {
+func (t *Transport) turn(ctx context.Context, req *weir.Request, w *guard.Budget) error {
 	// A pause may have begun while the request waited for its lease.
 	late := t.Leases != nil && t.Pauses != t.Limiter
 	for {
@@ -269,7 +268,7 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request, w *sleep.Budget
 
 // pause waits until the server's pause ends. shared is the rest of the pause that other
 // processes share, and denied the error of the turn that a pause has denied, or nil.
-func (t *Transport) pause(ctx context.Context, key weir.Key, w *sleep.Budget, shared time.Duration, denied error) error {
+func (t *Transport) pause(ctx context.Context, key weir.Key, w *guard.Budget, shared time.Duration, denied error) error {
 	for {
 		left := max(t.pauses.left(key), shared)
 		if left <= 0 {

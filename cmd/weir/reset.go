@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/unit"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/store"
 )
 
@@ -81,7 +81,7 @@ func (r *reset) run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		res, err := only.Decide(ctx, weir.Request{Key: s.caller, Op: weir.Peek, Costs: unit.Each(only, 1)}, nil)
+		res, err := only.Decide(ctx, weir.Request{Key: s.caller, Op: weir.Peek, Costs: gate.Each(only, 1)}, nil)
 		if err != nil && !errors.Is(err, store.ErrForeign) { // the reset deletes it, or says what it is
 			return err
 		}

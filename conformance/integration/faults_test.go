@@ -17,7 +17,7 @@ import (
 
 	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
-	"github.com/weir-go/weir/internal/marked"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 )
 
@@ -191,7 +191,7 @@ func put(t *testing.T, file, begin, end, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := marked.Replace(string(old), begin, end, "\n"+text+"\n")
+	page, err := weirtest.ReplacePart(string(old), begin, end, "\n"+text+"\n")
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/conformance/internal/histories"
-	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/postgres"
 )

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm/rediscell"
+	"github.com/weir-go/weir/rediscell"
 	"github.com/weir-go/weir/store"
 )
 

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/explain"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/storekey"
-	"github.com/weir-go/weir/internal/unit"
 	"github.com/weir-go/weir/outage"
 )
 
@@ -65,7 +65,7 @@ func (l *limiter) describe() description {
 	}
 	for i := range l.rules {
 		r := &l.rules[i]
-		d.Rules = append(d.Rules, describedRule{r.Name, r.By, r.Kind, unit.Words(r), r.Shadow, r.Unit})
+		d.Rules = append(d.Rules, describedRule{r.Name, r.By, r.Kind, gate.Words(r), r.Shadow, r.Unit})
 	}
 	for _, k := range l.deniedKeys() {
 		key := k.Key.Segments()

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/span"
+	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/internal/prose"
 	"github.com/weir-go/weir/internal/storekey"
-	"github.com/weir-go/weir/internal/unit"
 	"github.com/weir-go/weir/observe"
 	"github.com/weir-go/weir/outage"
 )
@@ -141,7 +141,7 @@ func (h *handler) view(l *limiter, max int) limiterView {
 	v := h.lookup(l, nil)
 	for i := range l.rules {
 		r := &l.rules[i]
-		v.Rules = append(v.Rules, ruleView{Name: visible(r.Name, maxCell), Limit: unit.Words(r), By: strings.Join(r.By, ", "), Shadow: r.Shadow})
+		v.Rules = append(v.Rules, ruleView{Name: visible(r.Name, maxCell), Limit: gate.Words(r), By: strings.Join(r.By, ", "), Shadow: r.Shadow})
 	}
 	if l.denied == nil {
 		return v
@@ -241,14 +241,14 @@ func outageOf(b *outage.Breaker) *outageView {
 		return nil
 	}
 	s := b.State()
-	answers := "The fallback answered " + span.Count(s.Answers, "request") + "."
+	answers := "The fallback answered " + prose.Count(s.Answers, "request") + "."
 	switch {
 	case s.Down:
-		return &outageView{"outage", bad, fmt.Sprintf("The store has been away for %s, since %s: %v. %s", span.Text(s.Lasted), clock(s.Began), s.Cause, answers)}
+		return &outageView{"outage", bad, fmt.Sprintf("The store has been away for %s, since %s: %v. %s", prose.Duration(s.Lasted), clock(s.Began), s.Cause, answers)}
 	case s.Outages == 0:
 		return &outageView{"no outage", ok, "There has been no outage since this process started."}
 	}
-	return &outageView{"no outage", ok, fmt.Sprintf("The last outage began at %s and lasted %s. %s", clock(s.Began), span.Text(s.Lasted), answers)}
+	return &outageView{"no outage", ok, fmt.Sprintf("The last outage began at %s and lasted %s. %s", clock(s.Began), prose.Duration(s.Lasted), answers)}
 }
 
 // clock returns t for people.

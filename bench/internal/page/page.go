@@ -12,7 +12,7 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/weir-go/weir/internal/marked"
+	"github.com/weir-go/weir/internal/weirtest"
 )
 
 // The files, as paths from the root of the repository.
@@ -62,7 +62,7 @@ func Make(r, earlier *Results, readme, compare string) (map[string]string, error
 		return text.String()
 	}
 	replace := func(page, part string) string {
-		text, err := marked.Replace(page, begin, end, part)
+		text, err := weirtest.ReplacePart(page, begin, end, part)
 		errs = append(errs, err)
 		return text
 	}

@@ -3,7 +3,7 @@ package histories
 import (
 	"testing"
 
-	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store/memory"
 )
 

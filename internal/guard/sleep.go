@@ -1,5 +1,4 @@
-// Package sleep sleeps until a context ends, or until a pause ends.
-package sleep
+package guard
 
 import (
 	"context"
@@ -7,8 +6,8 @@ import (
 	"time"
 )
 
-// For sleeps for d. If ctx ends before, it returns the error of ctx.
-func For(ctx context.Context, d time.Duration) error {
+// Sleep sleeps for d. If ctx ends before, it returns the error of ctx.
+func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
@@ -58,5 +57,5 @@ func (b *Budget) Pause(ctx context.Context, d time.Duration) (bool, error) {
 	if d <= 0 || d >= left {
 		return false, nil
 	}
-	return true, For(ctx, d+time.Duration(b.Jitter*float64(min(d/10, left-d))))
+	return true, Sleep(ctx, d+time.Duration(b.Jitter*float64(min(d/10, left-d))))
 }

@@ -1,4 +1,4 @@
-package segment_test
+package gate_test
 
 import (
 	"crypto/sha256"
@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-go/weir/internal/segment"
-	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/internal/weirtest"
 )
 
 var errNoKey = errors.New("test: no key")
 
-var source = segment.Source{Package: "test", Field: "field", NoKey: errNoKey}
+var source = gate.Source{Package: "test", Field: "field", NoKey: errNoKey}
 
 // The segments come in the order of the names, and there is one for each name.
 func TestByName(t *testing.T) {
@@ -37,7 +37,7 @@ func TestByName(t *testing.T) {
 		{[]string{"ip"}, segments{"ip": nil}, `the segment "ip" is missing or nil`},
 		{[]string{"ip"}, segments{"ip": of("a"), "id": of("b")}, `the policy has no segment "id"`},
 	} {
-		list, err := segment.ByName(&source, tt.names, tt.segments, isNil)
+		list, err := gate.ByName(&source, tt.names, tt.segments, isNil)
 		if strings.Contains(tt.want, " ") {
 			weirtest.WantError(t, err, nil, "test", "ByName: "+tt.want)
 			continue
@@ -63,15 +63,15 @@ func TestSecret(t *testing.T) {
 		values  []string
 		want    string // what is hashed, or an error about the field
 	}{
-		{secret(segment.Space), []string{"secret"}, "secret"},
-		{secret(segment.Space), []string{" \tse  cret\t "}, "se  cret"},
-		{secret(segment.Space), []string{"\x00é"}, "\x00é"},
+		{secret(gate.Space), []string{"secret"}, "secret"},
+		{secret(gate.Space), []string{" \tse  cret\t "}, "se  cret"},
+		{secret(gate.Space), []string{"\x00é"}, "\x00é"},
 		{secret(""), []string{" \x00\xff"}, " \x00\xff"},
-		{secret(segment.Space), nil, "the field f is missing or empty"},
-		{secret(segment.Space), []string{""}, "the field f is missing or empty"},
-		{secret(segment.Space), []string{" \t "}, "the field f is missing or empty"},
+		{secret(gate.Space), nil, "the field f is missing or empty"},
+		{secret(gate.Space), []string{""}, "the field f is missing or empty"},
+		{secret(gate.Space), []string{" \t "}, "the field f is missing or empty"},
 		{secret(""), []string{""}, "the field f is missing or empty"},
-		{secret(segment.Space), []string{"secret", "secret"}, "the field f is there 2 times: send it once"},
+		{secret(gate.Space), []string{"secret", "secret"}, "the field f is there 2 times: send it once"},
 		{source.Bearer, []string{"Bearer secret"}, "secret"},
 		{source.Bearer, []string{"  bEARER  \t secret "}, "secret"},
 		{source.Bearer, []string{"Bearer"}, "the field f has no bearer token"},

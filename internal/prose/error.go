@@ -1,5 +1,4 @@
-// Package failure makes errors that wrap another error without repeating its text.
-package failure
+package prose
 
 import (
 	"fmt"
@@ -14,8 +13,8 @@ type Error struct {
 	Is   error
 }
 
-// New returns an error that wraps the error is. Its text is the result of fmt.Sprintf.
-func New(is error, format string, args ...any) *Error {
+// Errorf returns an error that wraps the error is. Its text is the result of fmt.Sprintf.
+func Errorf(is error, format string, args ...any) *Error {
 	return &Error{fmt.Sprintf(format, args...), is}
 }
 

@@ -1,5 +1,4 @@
-// Package luatool finds the programs of Lua for tests.
-package luatool
+package weirtest
 
 import (
 	"os"
@@ -7,9 +6,9 @@ import (
 	"testing"
 )
 
-// Need returns the path of a program, for example the interpreter lua5.4. If the machine
+// NeedProgram returns the path of a program, for example the interpreter lua5.4. If the machine
 // lacks it, the test is skipped, or fails if WEIR_REQUIRE_LINT is 1.
-func Need(t *testing.T, name string) string {
+func NeedProgram(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err == nil {

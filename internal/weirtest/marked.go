@@ -1,14 +1,13 @@
-// Package marked replaces a part of a page that a program writes.
-package marked
+package weirtest
 
 import (
 	"fmt"
 	"strings"
 )
 
-// Replace returns page with another part between the first begin and the first end behind it.
+// ReplacePart returns page with another part between the first begin and the first end behind it.
 // The marks stay.
-func Replace(page, begin, end, part string) (string, error) {
+func ReplacePart(page, begin, end, part string) (string, error) {
 	before, rest, ok := strings.Cut(page, begin)
 	_, after, ended := strings.Cut(rest, end)
 	if !ok || !ended {

@@ -1,6 +1,4 @@
-// Package segment makes keys of the segments of a request, so that the same caller has the same
-// key over HTTP and gRPC.
-package segment
+package gate
 
 import (
 	"crypto/sha256"

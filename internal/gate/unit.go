@@ -1,5 +1,4 @@
-// Package unit helps tools with limiters whose rules count units.
-package unit
+package gate
 
 import (
 	"github.com/weir-go/weir"

@@ -1,9 +1,9 @@
-package onestore_test
+package gate_test
 
 import (
 	"testing"
 
-	"github.com/weir-go/weir/internal/onestore"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -18,7 +18,7 @@ type (
 	around struct{ store.Store }
 )
 
-// A Mark knows the first store that it was shown. A store that cannot be compared is
+// A OneStore knows the first store that it was shown. A store that cannot be compared is
 // known by its type.
 func TestMark(t *testing.T) {
 	t.Parallel()
@@ -39,7 +39,7 @@ func TestMark(t *testing.T) {
 		{around{one}, around{listed{Store: one}}, true},
 		{around{listed{Store: one}}, around{one}, false},
 	} {
-		var m onestore.Mark
+		var m gate.OneStore
 		for range 2 {
 			if !m.Is(tt.first) {
 				t.Errorf("%d: it does not know the first store", i)

@@ -1,5 +1,5 @@
-// Package span writes durations and counts for people.
-package span
+// Package prose writes texts for people: durations, counts and errors.
+package prose
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// units are the units of Text above a second, the largest first.
+// units are the units of Duration above a second, the largest first.
 var units = []struct {
 	size time.Duration
 	name string
@@ -19,9 +19,9 @@ var units = []struct {
 	{time.Second, "s"},
 }
 
-// Text returns d with two or three digits of precision: "250 ms", "1.7 s", "2 min 5 s",
+// Duration returns d with two or three digits of precision: "250 ms", "1.7 s", "2 min 5 s",
 // "3 d 4 h". It rounds up, so that nobody comes too early.
-func Text(d time.Duration) string {
+func Duration(d time.Duration) string {
 	switch {
 	case d <= 0:
 		return "0 s"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/algorithm/rediscell"
+	"github.com/weir-go/weir/rediscell"
 	"github.com/weir-go/weir/store/memory"
 )
 

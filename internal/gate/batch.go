@@ -1,5 +1,4 @@
-// Package batch lets a wrapper answer some requests of a batch itself.
-package batch
+package gate
 
 import (
 	"context"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm/rediscell"
+	"github.com/weir-go/weir/rediscell"
 	"github.com/weir-go/weir/store/memory"
 )
 
