@@ -12,6 +12,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/model"
+	"github.com/weir-go/weir/internal/script"
 )
 
 // MaxSpan is a time: as a number of microseconds it would be 52 days wherever a time is
@@ -275,5 +276,36 @@ func TestDeepDebt(t *testing.T) {
 	}
 	if got, want := b.peek(epoch+day/1000, 1).ResetAfter.Microseconds(), before-day/1000; got < want || got > want+8 {
 		t.Errorf("all were refunded, and all are refilled after %d µs, want %d", got, want)
+	}
+}
+
+// The longest wait is never negative. A bucket that fills in exactly MaxSpan can be used,
+// but no caller can wait for it.
+func TestNoWait(t *testing.T) {
+	t.Parallel()
+	for _, a := range []algorithm.Algorithm{
+		algorithm.GCRA{Rate: algorithm.Every(us), Burst: contract.MaxSpan},
+		algorithm.LeakyBucket{Rate: algorithm.Every(us), Queue: contract.MaxSpan - 1},
+		algorithm.TokenBucket{Capacity: contract.MaxSpan, Refill: algorithm.Every(us)},
+	} {
+		b := newBench(t, a)
+		if b.limit.MaxWait != 0 {
+			t.Errorf("%+v: MaxWait is %d, want 0", a, b.limit.MaxWait)
+		}
+		if v := b.wait(script.Consume, epoch, 1, time.Hour); !v.Allowed {
+			t.Errorf("%+v: got %+v", a, v)
+		}
+	}
+}
+
+// A new lease removes leases that have expired, so the set does not grow.
+func TestExpiredLeases(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, algorithm.Concurrency{Limit: 3, Lease: 10 * time.Second})
+	for i, at := range []int64{0, 5, 12, 16} {
+		b.lease(script.Consume, epoch+at*time.Second.Microseconds(), fmt.Sprint(i))
+		if got, want := len(b.state.keys[0].set), min(i+1, 2); got != want {
+			t.Errorf("after %d s, the set has %d leases, want the %d that live", at, got, want)
+		}
 	}
 }
