@@ -2,6 +2,7 @@ package kit
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -15,9 +16,14 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Backend{
 		Parallel: 8,
 		New:      func(*testing.T) store.Store { return New("table", db) },
-		Plant: func(_ *testing.T, _ store.Store, key string, raw []byte) {
-			text := string(raw)
-			db.set(entryText(key), &text)
+		Plant: func(t *testing.T, _ store.Store, key string, raw []byte) {
+			tx, err := db.Begin(t.Context(), true)
+			if err == nil {
+				err = errors.Join(tx.Put([]byte(entryText(key)), raw), tx.Commit())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		},
 		Peer: func(*testing.T, store.Store) store.Store { return New("table", db) },
 		Keys: func(t *testing.T, st store.Store, part string) map[string]time.Duration {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,13 +187,14 @@ func TestStoreAway(t *testing.T) {
 		"broken": {func(chan struct{}) error { panic("a defect") }, 500, 0, "The store has answered with an error.", "a defect"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			calls, release := 0, make(chan struct{})
+			var calls atomic.Int64
+			release := make(chan struct{})
 			defer close(release)
-			st := &weirtest.Hooked{Store: memory.New(nil), Before: func(context.Context, *store.Script) error { calls++; return tt.eval(release) }}
+			st := &weirtest.Hooked{Store: memory.New(nil), Before: func(context.Context, *store.Script) error { calls.Add(1); return tt.eval(release) }}
 			page := newPage(t, admin.Limiter{Name: "api", Limiter: newAPI(t, st)})
 			for _, query := range []string{"", "limiter=api"} {
-				if w := get(page, query, ""); w.Code != http.StatusOK || calls != 0 {
-					t.Errorf("%s, %q: status %d, %d calls of the store", name, query, w.Code, calls)
+				if w := get(page, query, ""); w.Code != http.StatusOK || calls.Load() != 0 {
+					t.Errorf("%s, %q: status %d, %d calls of the store", name, query, w.Code, calls.Load())
 				}
 			}
 			start := time.Now()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -325,7 +326,7 @@ func (h *history) marker(d *decision, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = l.Decide(h.ctx, weir.Request{Key: d.Key, ID: d.ID, Costs: h.amounts(weir.Costs{}, 1<<62)}, nil)
+	_, err = l.Decide(h.ctx, weir.Request{Key: d.Key, ID: d.ID, Costs: h.amounts(weir.Costs{}, math.MaxInt)}, nil)
 	return slices.DeleteFunc(slices.Collect(maps.Keys(named.Keys)), func(k string) bool {
 		return !strings.Contains(k, "}:"+name+".") || !strings.Contains(k, ":%id=")
 	}), err
