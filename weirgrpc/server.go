@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"google.golang.org/grpc"
@@ -115,7 +116,7 @@ func (c *call) enter(setTrailer func(metadata.MD) error) error {
 
 // run calls handle, the handler of a call with an ID, and ends its decision.
 func (c *call) run(handle func(context.Context)) {
-	c.req.Run(c.ctx, "weirgrpc", c.s.opts.RefundPanics, c.report, func(ctx context.Context) {
+	c.req.Run(c.ctx, "weirgrpc", c.s.opts.RefundPanics, http.ErrAbortHandler, c.report, func(ctx context.Context) {
 		if c.third > 0 {
 			renewal, stop := context.WithCancel(context.WithoutCancel(ctx))
 			defer stop() // even after a panic

@@ -67,7 +67,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 
 // run calls the handler of a request with an ID, and ends its decision.
 func (m *middleware) run(w http.ResponseWriter, r *http.Request, req *gate.Request, next http.Handler) {
-	req.Run(r.Context(), "weirhttp", m.opts.RefundPanics, func(err error) { m.report(r, err) }, func(ctx context.Context) {
+	req.Run(r.Context(), "weirhttp", m.opts.RefundPanics, http.ErrAbortHandler, func(err error) { m.report(r, err) }, func(ctx context.Context) {
 		own := r.WithContext(ctx)
 		defer func() { // net/http removes the files of r, and a middleware around this one can read its pattern
 			r.Pattern, r.MultipartForm = own.Pattern, own.MultipartForm

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -58,16 +57,16 @@ func (w *work) end() weir.Actual {
 
 // Run calls handle, the handler of r, with a context for Record. Then it ends the decision, and
 // reports an error. If refunds is true, it refunds the decision after a panic, unless the handler
-// has recorded a cost. A proxy panics with http.ErrAbortHandler when its client leaves, so that
-// refunds nothing.
-func (r *Request) Run(ctx context.Context, pkg string, refunds bool, report func(error), handle func(context.Context)) {
+// has recorded a cost. A proxy panics with abort, which is http.ErrAbortHandler, when its client
+// leaves, so that refunds nothing.
+func (r *Request) Run(ctx context.Context, pkg string, refunds bool, abort error, report func(error), handle func(context.Context)) {
 	w := &work{Context: ctx, request: *r}
 	defer func() {
 		actual := w.end()
 		if refunds && actual == (weir.Actual{}) {
 			if v := recover(); v != nil {
 				defer panic(v)
-				if v != http.ErrAbortHandler {
+				if v != abort {
 					actual = weir.ActualRefund()
 				}
 			}

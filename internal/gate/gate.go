@@ -1,5 +1,6 @@
-// Package gate decides the requests to a server, and undoes decisions whose request does not go
-// ahead. It is what weirhttp and weirgrpc have in common.
+// Package gate has what the packages around a limiter share. For weirhttp and weirgrpc, it decides
+// the requests to a server, undoes decisions whose request does not go ahead, and reads segments.
+// For wrappers and tools, it has a few small functions. So it must not import net/http.
 package gate
 
 import (
