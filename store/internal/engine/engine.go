@@ -97,8 +97,10 @@ func (b *Base) EvalBatch(ctx context.Context, calls []store.Eval) {
 		return
 	}
 	groups, atOnce := b.engine.Groups(fit)
-	if len(groups) == 1 {
-		b.evalTogether(ctx, groups[0])
+	if atOnce == 1 || len(groups) == 1 { // in the goroutine of the caller, who may recover a panic
+		for _, g := range groups {
+			b.evalTogether(ctx, g)
+		}
 		return
 	}
 	var wg sync.WaitGroup
