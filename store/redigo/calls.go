@@ -87,9 +87,18 @@ func (s *Store) mget(ctx context.Context, keys []string, read []store.Value) err
 			return err
 		}
 		list, _ := cmds[i].reply.([]any) // nil is too short
-		if err := adapter.Scatter(list, read, parts[i], adapter.Value); err != nil {
+		if err := adapter.Scatter(list, read, parts[i], bulk); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// bulk returns an element of the reply to an MGET as a value. It returns false for a
+// status, which the client represents as a string.
+func bulk(element *any) (store.Value, bool) {
+	if _, status := (*element).(string); status {
+		return store.Value{}, false
+	}
+	return adapter.Value(element)
 }
