@@ -162,7 +162,8 @@ func (b *ruleSet) decideOn(places []storekey.Place, slots []compose.Slot, q *que
 	return done
 }
 
-// decideOnPlace is decideOn for one place, which has a key.
+// decideOnPlace is decideOn for one place, which has a key. LockKey takes fewer instructions
+// than LockKeys.
 func (b *ruleSet) decideOnPlace(places []storekey.Place, slots []compose.Slot, q *query, each []Result, res *Result) bool {
 	record, locked := b.memory.LockKey(&places[0].Key)
 	defer locked.Unlock() // even if an algorithm panics

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/weir-go/weir/internal/storekey"
@@ -61,14 +60,12 @@ func (s *Store) UnlockKeys(places []storekey.Place, one *sync.Mutex) {
 	s.unlock(s.order(places, room[:0]))
 }
 
-// order appends the shards of places to list, each once, in the order in which they are
-// locked.
+// order appends the shards of places to list, in the order in which they are locked.
 func (s *Store) order(places []storekey.Place, list []int) []int {
 	for i := range places {
 		list = append(list, s.shardIndex(places[i].Caller()))
 	}
-	slices.Sort(list)
-	return slices.Compact(list)
+	return inOrder(list)
 }
 
 // Now returns the time of decisions on records, in microseconds since the epoch. The

@@ -286,20 +286,24 @@ func (s *Store) shard(caller uint64) *shard { return &s.shards[s.shardIndex(call
 // low bits. The number of shards is a power of two.
 func (s *Store) shardIndex(caller uint64) int { return int(caller>>32) & (len(s.shards) - 1) }
 
-// lock locks the shards with these indices, and returns each index once. It takes the
-// locks in ascending order, so that two calls cannot deadlock.
-func (s *Store) lock(order []int) []int {
-	if len(order) > 1 {
-		slices.Sort(order)
-		order = slices.Compact(order)
+// inOrder returns each index of a shard once, ascending. All calls lock in this order, so
+// that two cannot deadlock.
+func inOrder(shards []int) []int {
+	if len(shards) > 1 {
+		slices.Sort(shards)
+		shards = slices.Compact(shards)
 	}
+	return shards
+}
+
+// lock locks the shards with these indices. order is a result of inOrder.
+func (s *Store) lock(order []int) {
 	for _, n := range order {
 		s.shards[n].mu.Lock()
 	}
-	return order
 }
 
-// unlock unlocks what lock has locked. order is the result of lock.
+// unlock unlocks what lock has locked.
 func (s *Store) unlock(order []int) {
 	for _, n := range order {
 		s.shards[n].mu.Unlock()

@@ -50,7 +50,8 @@ func (t *tx) lock(s *Store, keys []string) {
 		t.keys = append(t.keys, view{key: key, hash: hash, shard: &s.shards[n]})
 		t.order = append(t.order, n)
 	}
-	t.order = s.lock(t.order)
+	t.order = inOrder(t.order)
+	s.lock(t.order)
 }
 
 func (t *tx) unlock() {
