@@ -112,7 +112,7 @@ func New(limiters []Limiter, opts *Options) (http.Handler, error) {
 			return nil, fmt.Errorf("admin: New: limiter %q: %w", given.Name, err)
 		}
 		lim := given.Limiter
-		l := &limiter{given.Name, lim, given.For, given.Denied, given.Outage, i, lim.Segments(), lim.Rules()}
+		l := &limiter{name: given.Name, lim: lim, keyed: given.For, denied: given.Denied, outage: given.Outage, n: i, segments: lim.Segments(), rules: lim.Rules()}
 		h.limiters = append(h.limiters, l)
 		h.byName[given.Name] = l
 	}
