@@ -39,7 +39,7 @@ func boundedGoredis(e servers.Endpoint, timeout time.Duration) (store.Store, fun
 // retryingGoredis retries as many times as go-redis does by default. Its timeout is so
 // short that it retries before the caller's deadline.
 func retryingGoredis(e servers.Endpoint, timeout time.Duration) (store.Store, func(), error) {
-	return goredisOf(e, 0, timeout/4)
+	return goredisOf(e, 0, timeout/2)
 }
 
 func goredisOf(e servers.Endpoint, retries int, timeout time.Duration) (store.Store, func(), error) {
