@@ -63,9 +63,12 @@ type Request struct {
 	lost bool // the reply is lost, if there is something to undo
 }
 
-// Prepare checks r, and completes it for a caller whose context is ctx. pkg is the name of the
-// calling package.
-func (r *Request) Prepare(ctx context.Context, pkg string) error {
+// Prepare checks r, and completes it for a caller whose context is ctx. plan decides it or, if plan
+// is nil, rules. pkg is the name of the calling package.
+func (r *Request) Prepare(ctx context.Context, pkg string, rules *Rules, plan weir.Decider) error {
+	if r.Rules = *rules; plan != nil {
+		r.Rules = RulesOf(plan)
+	}
 	if r.Op != weir.Consume {
 		return fmt.Errorf("%s: Request.Op is %v: it must be Consume", pkg, r.Op)
 	}
