@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 	"github.com/weir-go/weir/internal/guard"
 )
 

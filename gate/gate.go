@@ -1,6 +1,23 @@
-// Package gate has what the packages around a limiter share. For weirhttp and weirgrpc, it decides
-// the requests to a server, undoes decisions whose request does not go ahead, and reads segments.
-// For wrappers and tools, it has a few small functions. So it must not import net/http.
+// Package gate is for authors of middlewares and wrappers. Package weirhttp, package weirgrpc and
+// the wrappers of this repository are made with it.
+//
+// A middleware makes a [Request] for each request that it gets. It either calls the handler, or
+// gives up and undoes the decision:
+//
+//	req := gate.Request{Request: weir.Request{Key: weir.KeyOf(caller)}}
+//	if err := req.Prepare(ctx, "mine", &rules, nil); err != nil { // rules are those of gate.RulesOf(lim)
+//		return err
+//	}
+//	s := gate.NewScratch()
+//	defer s.Free()
+//	res, err := req.Decide(ctx, timeout, s)
+//	if err != nil || !res.Allowed {
+//		req.GiveUp(ctx, &res, err, ctx.Err() != nil, report)
+//		return reject(&res, err)
+//	}
+//	req.Run(ctx, "mine", false, nil, report, handle) // settles the decision, and releases a lease
+//
+// It does not import net/http, because the wrappers must not.
 package gate
 
 import (
