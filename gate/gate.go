@@ -15,7 +15,11 @@
 //		req.GiveUp(ctx, &res, err, ctx.Err() != nil, report)
 //		return reject(&res, err)
 //	}
-//	req.Run(ctx, "mine", false, nil, report, handle) // settles the decision, and releases a lease
+//	if req.ID == "" { // there is nothing to settle or to release after the handler
+//		handle(ctx)
+//		return nil
+//	}
+//	req.Run(ctx, "mine", false, nil, report, handle)
 //
 // It does not import net/http, because the wrappers must not.
 package gate
