@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -179,4 +180,36 @@ func (b *ruleSet) DecideMany(ctx context.Context, requests []Request, answers []
 		b.evalMany(ctx, a.evals)
 	}
 	a.answer(b, nil, answers)
+}
+
+// shadow returns why a shadow rule would have denied the request, or could not decide it.
+func (one *storeCall) shadow(evals []store.Eval, s *buffers) error {
+	if one.err != nil {
+		return one.err
+	}
+	e := &evals[one.eval]
+	if e.Err != nil {
+		return e.Err
+	}
+	var res Result
+	if err := one.b.result(&one.query, s, e.Reply, nil, &res); err != nil {
+		return err
+	}
+	if !res.Allowed && one.query.op <= Force {
+		return &DeniedError{res}
+	}
+	return nil
+}
+
+// worse returns which of two errors of shadow rules a Result has: the denial with the
+// longest RetryAfter, or else the first error.
+func worse(a, b error) error {
+	var first, second *DeniedError
+	switch {
+	case a == nil:
+		return b
+	case !errors.As(b, &second), errors.As(a, &first) && first.Result.RetryAfter >= second.Result.RetryAfter:
+		return a
+	}
+	return b
 }

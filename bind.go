@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
-	"github.com/weir-go/weir/internal/prose"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -59,6 +58,10 @@ func (g *base) now() (int64, error) {
 	}
 	return now, nil
 }
+
+// settleTime is how long a decision can be settled, at least, in rules that count a unit
+// or stand beside a lease: see [Options].Settles.
+const settleTime = 10 * time.Minute
 
 // newRules checks rules, and adds them to space.
 func newRules(space *keySpace, rules []Rule) ([]rule, error) {
@@ -160,29 +163,6 @@ func bind(g *base, rules []rule, only bool) (*ruleSet, error) {
 	b.limits = digest(rules, g.space.units)
 	b.way = b.chooseWay()
 	return b, nil
-}
-
-// checkSettles returns an error if Options.Settles is true, and the rules cannot be
-// settled.
-func (b *ruleSet) checkSettles() error {
-	if !b.settles || b.only {
-		return nil
-	}
-	for _, r := range b.every() {
-		if r.has(leases) && r.costBy != CostOwn {
-			return fail(ErrInvalidRule, "rule %q holds leases: with Options.Settles, set its Cost to 1, so that other rules can count the cost of the request", r.name)
-		}
-	}
-	if err := b.canSettle(&Request{Op: Settle, ID: "id"}); err != nil {
-		return err
-	}
-	for i := range b.rules {
-		if r := &b.rules[i]; (r.costBy == CostRequest || r.costBy == CostUnit) && r.limit.MaxDebt/100 < r.limit.Capacity {
-			limit, advice := prose.Limit(r.limit.Capacity, r.limit.Window)
-			return unsupported("Settle", r, fmt.Sprintf("which has the %s and can be in debt by %d: Options.Settles needs 100 times the limit: %s", limit, r.limit.MaxDebt, advice))
-		}
-	}
-	return nil
 }
 
 // newGroup returns the group with the rules for which has returns true. It returns nil if

@@ -75,7 +75,7 @@ func (b *ruleSet) checkOp(q *query, r *Request) (err error) {
 	case Reset:
 		q.Verb, q.group, q.Call.Amounts = script.Reset, b.resets, nil // buffers have those of an earlier request
 		if q.group == nil {
-			err = errNoReset
+			err = fail(ErrInvalidRule, "Reset: no rule is identified by the full key: select a rule with Limiter.Only")
 		}
 	default:
 		err = fail(ErrUnsupported, "Request.Op is %v: it must be one of the constants, for example Consume", r.Op)
@@ -278,6 +278,29 @@ func (b *ruleSet) settled(r *Request) bool {
 	return b.can.follows && r.Actual.given
 }
 
+// checkSettles returns an error if Options.Settles is true, and the rules cannot be
+// settled.
+func (b *ruleSet) checkSettles() error {
+	if !b.settles || b.only {
+		return nil
+	}
+	for _, r := range b.every() {
+		if r.has(leases) && r.costBy != CostOwn {
+			return fail(ErrInvalidRule, "rule %q holds leases: with Options.Settles, set its Cost to 1, so that other rules can count the cost of the request", r.name)
+		}
+	}
+	if err := b.canSettle(&Request{Op: Settle, ID: "id"}); err != nil {
+		return err
+	}
+	for i := range b.rules {
+		if r := &b.rules[i]; (r.costBy == CostRequest || r.costBy == CostUnit) && r.limit.MaxDebt/100 < r.limit.Capacity {
+			limit, advice := prose.Limit(r.limit.Capacity, r.limit.Window)
+			return unsupported("Settle", r, fmt.Sprintf("which has the %s and can be in debt by %d: Options.Settles needs 100 times the limit: %s", limit, r.limit.MaxDebt, advice))
+		}
+	}
+	return nil
+}
+
 func (b *ruleSet) checkLease(r *Request) error {
 	switch {
 	case b.leases == nil:
@@ -304,16 +327,6 @@ func errNoRefund(op Op, r *rule) error {
 func errNoDebt(what string, r *rule) error {
 	return unsupported(what, r, prose.NoDebt(r.limit.Capacity, r.limit.Window))
 }
-
-// unsupported returns an ErrUnsupported. Its text names the feature what and the rule r,
-// and says why the rule does not support the feature.
-func unsupported(what string, r *rule, why string) error {
-	return fail(ErrUnsupported, "%s: rule %q is a %s, %s", what, r.name, r.kind().Name, why)
-}
-
-// settleTime is how long a decision can be settled, at least, in rules that count a unit
-// or stand beside a lease: see [Options].Settles.
-const settleTime = 10 * time.Minute
 
 // checkPause checks a Pause, and returns how long it lasts, in microseconds.
 func (b *ruleSet) checkPause(r *Request) (int64, error) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
 )
 
@@ -38,16 +37,6 @@ func (l *Limiter) Segments() []SegmentInfo {
 	}
 	return infos
 }
-
-// A CostBy says whose cost a rule consumes.
-type CostBy = compose.CostBy
-
-const (
-	CostRequest = compose.CostRequest // Request.Cost
-	CostOwn     = compose.CostOwn     // Rule.Cost
-	CostNothing = compose.CostNothing // no cost: the rule pauses keys
-	CostUnit    = compose.CostUnit    // the amount of its unit in Request.Costs
-)
 
 // A RuleInfo describes a [Rule]: see [Limiter.Rules].
 type RuleInfo struct {

@@ -53,10 +53,6 @@ func fail(is error, format string, args ...any) error {
 // plain returns the text of err without the prefix.
 func plain(err error) string { return strings.TrimPrefix(err.Error(), prefix) }
 
-var errNoLimiter = errors.New("weir: the Limiter is nil or a zero value: make one with New or NewPolicy")
-
 func errCost(method string, cost int64) error {
 	return fail(ErrInvalidCost, "%s: the cost is %d: it must be at least 1", method, cost)
 }
-
-var errNoReset = fail(ErrInvalidRule, "Reset: no rule is identified by the full key: select a rule with Limiter.Only")

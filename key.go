@@ -90,3 +90,18 @@ func (k *Key) set(segments []string) {
 		k.segments[i] = segments[i]
 	}
 }
+
+// A segmentSet has one bit for each segment.
+type segmentSet uint8
+
+func (s segmentSet) has(n int) bool { return s&(1<<n) != 0 }
+
+func (s segmentSet) list() []int {
+	var list []int
+	for n := range MaxSegments {
+		if s.has(n) {
+			list = append(list, n)
+		}
+	}
+	return list
+}

@@ -3,7 +3,6 @@ package weir
 import (
 	"encoding/binary"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -266,12 +265,6 @@ func (ks *keySpace) appendSegment(b []byte, n int, k *Key, colons bool) []byte {
 	return appendEscaped(b, k.segments[n], colons)
 }
 
-// appendNumber appends ":" and n to b. If a rule has several keys, each of them ends in
-// its own number.
-func appendNumber(b []byte, n int) []byte {
-	return strconv.AppendInt(append(b, ':'), int64(n), 10)
-}
-
 // appendEscaped appends s. It replaces each of the characters { } % and, if colons is
 // true, : by % and two hexadecimal digits.
 func appendEscaped(b []byte, s string, colons bool) []byte {
@@ -332,4 +325,35 @@ func plainBytes(b []byte) bool {
 
 func escaped(c byte, colons bool) bool {
 	return c == '{' || c == '}' || c == '%' || colons && c == ':'
+}
+
+// unit returns the index in ks.units plus 1 of the unit of a rule, or 0 if it has none.
+// Errors name the rule by label.
+func (ks *keySpace) unit(label, unit string) (int, error) {
+	n := slices.Index(ks.units, unit) + 1
+	if unit != "" && n == 0 {
+		return 0, fail(ErrInvalidRule, "%s: Unit is %q: Policy.Units must declare it: it has %s", label, unit, ks.unitList())
+	}
+	return n, nil
+}
+
+// checkUnits checks Policy.Units.
+func checkUnits(units []string) error {
+	if len(units) > MaxUnits {
+		return fail(ErrInvalidRule, "Policy.Units has %d names: it must have at most %d", len(units), MaxUnits)
+	}
+	for i, name := range units {
+		if len(name) > MaxSegment {
+			return fail(ErrInvalidRule, "Policy.Units[%d] has %d bytes: it must have at most %d", i, len(name), MaxSegment)
+		}
+	}
+	return checkNames("Units", "unit", units)
+}
+
+// unitList lists the units.
+func (ks *keySpace) unitList() string {
+	if len(ks.units) == 0 {
+		return "none"
+	}
+	return quoted(ks.units)
 }

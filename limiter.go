@@ -1,6 +1,10 @@
 package weir
 
-import "cmp"
+import (
+	"cmp"
+	"errors"
+	"slices"
+)
 
 // A Limiter decides which requests are allowed. Make one with [New] or [NewPolicy]. It is
 // safe for concurrent use, and needs no closing. The methods of a nil or zero Limiter
@@ -19,6 +23,33 @@ func (l *Limiter) Valid() error {
 	}
 	return nil
 }
+
+var errNoLimiter = errors.New("weir: the Limiter is nil or a zero value: make one with New or NewPolicy")
+
+// newLimiter returns the limiter for b in wrappers, of which the innermost is the first.
+func newLimiter(b *ruleSet, wrappers []Wrapper) (*Limiter, error) {
+	l := &Limiter{ruleSet: b, wrappers: wrappers, outer: b}
+	if len(wrappers) == 0 {
+		return l, nil
+	}
+	bare := &Limiter{ruleSet: b, outer: b}
+	for _, wrap := range wrappers {
+		if wrap == nil {
+			return nil, errNoWrapper
+		}
+		d, err := wrap(bare, l.outer)
+		switch {
+		case err != nil:
+			return nil, err
+		case d == nil:
+			return nil, errNoWrapper
+		}
+		l.outer = d
+	}
+	return l, nil
+}
+
+var errNoWrapper = errors.New("weir: a Wrapper given to Limiter.Wrap is nil, or returned neither a Decider nor an error: it must return one of them")
 
 // With returns a limiter with the same keys and other limits, for example those of a
 // customer's plan. That limiter can be kept.
@@ -110,4 +141,27 @@ func (l *Limiter) Only(name string) (*Limiter, error) {
 		return nil, err
 	}
 	return newLimiter(other, l.wrappers)
+}
+
+// Wrap returns a limiter in which every decision passes through the wrappers w, from left
+// to right, and then through those of earlier calls:
+//
+//	lim, err = lim.Wrap(observe.Observer(count).Wrap, denycache.New(nil).Wrap, out.Wrap)
+func (l *Limiter) Wrap(w ...Wrapper) (*Limiter, error) {
+	if l == nil || l.ruleSet == nil {
+		return nil, errNoLimiter
+	}
+	wrappers := slices.Clone(l.wrappers)
+	for _, wrapper := range slices.Backward(w) {
+		wrappers = append(wrappers, wrapper)
+	}
+	return newLimiter(l.ruleSet, wrappers)
+}
+
+// Bare returns l without its wrappers, for tools that look at what the store holds.
+func (l *Limiter) Bare() *Limiter {
+	if l == nil || l.ruleSet == nil {
+		return l
+	}
+	return &Limiter{ruleSet: l.ruleSet, outer: l.ruleSet}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"strconv"
 	"sync"
 	"time"
 	"unsafe"
@@ -116,4 +117,10 @@ func (b *ruleSet) addMarkers(s *buffers, q *query, r *Request, head int) {
 			s.ends = append(s.ends, len(s.buf))
 		}
 	}
+}
+
+// appendNumber appends ":" and n to b. If a rule has several keys, each of them ends in
+// its own number.
+func appendNumber(b []byte, n int) []byte {
+	return strconv.AppendInt(append(b, ':'), int64(n), 10)
 }

@@ -149,15 +149,6 @@ func (a *Actual) named() bool {
 	return costs.named()
 }
 
-// A RuleType says what a rule does: see [Result].Type.
-type RuleType = contract.RuleType
-
-const (
-	LimitRule = contract.LimitRule // limits how many tokens are consumed
-	LeaseRule = contract.LeaseRule // limits how many leases are held at once
-	PauseRule = contract.PauseRule // closes keys, and has no limit
-)
-
 // A Result is the answer to a [Request]. Type and the numbers from Limit on describe the
 // rule named Rule. If the request is denied, it is the rule with the longest RetryAfter,
 // and otherwise the one with the fewest tokens remaining.

@@ -10,6 +10,25 @@ import (
 	"github.com/weir-go/weir/internal/storekey"
 )
 
+// A RuleType says what a rule does: see [Result].Type.
+type RuleType = contract.RuleType
+
+const (
+	LimitRule = contract.LimitRule // limits how many tokens are consumed
+	LeaseRule = contract.LeaseRule // limits how many leases are held at once
+	PauseRule = contract.PauseRule // closes keys, and has no limit
+)
+
+// A CostBy says whose cost a rule consumes.
+type CostBy = compose.CostBy
+
+const (
+	CostRequest = compose.CostRequest // Request.Cost
+	CostOwn     = compose.CostOwn     // Rule.Cost
+	CostNothing = compose.CostNothing // no cost: the rule pauses keys
+	CostUnit    = compose.CostUnit    // the amount of its unit in Request.Costs
+)
+
 // A rule is a valid Rule.
 type rule struct {
 	given string // Rule.Name: it can be empty
@@ -96,6 +115,12 @@ func newLimit(label string, a algorithm.Algorithm) (*contract.Limit, error) {
 		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned the Capacity %d: it must be from 1 to %d", label, a, limit.Capacity, int64(contract.MaxTokens))
 	}
 	return limit, nil
+}
+
+// unsupported returns an ErrUnsupported. Its text names the feature what and the rule r,
+// and says why the rule does not support the feature.
+func unsupported(what string, r *rule, why string) error {
+	return fail(ErrUnsupported, "%s: rule %q is a %s, %s", what, r.name, r.kind().Name, why)
 }
 
 // A feature is something that holds for some rules, and not for others.
@@ -204,19 +229,4 @@ type ruleKey struct {
 	by    segmentSet
 	other keyPart // the segments of by that are not shared
 	frame storekey.Frame
-}
-
-// A segmentSet has one bit for each segment.
-type segmentSet uint8
-
-func (s segmentSet) has(n int) bool { return s&(1<<n) != 0 }
-
-func (s segmentSet) list() []int {
-	var list []int
-	for n := range MaxSegments {
-		if s.has(n) {
-			list = append(list, n)
-		}
-	}
-	return list
 }

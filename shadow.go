@@ -1,11 +1,6 @@
 package weir
 
-import (
-	"context"
-	"errors"
-
-	"github.com/weir-go/weir/store"
-)
+import "context"
 
 // addShadows adds shadow rules of p to b. Each decides alone, with the keys that it would
 // have as the only rule.
@@ -47,38 +42,6 @@ func (b *ruleSet) addShadows(prefix string, p *Policy, rules []Rule) error {
 // addShadow adds one shadow rule to b.
 func (b *ruleSet) addShadow(shadow *ruleSet) {
 	b.shadows, b.way, b.renews = append(b.shadows, shadow), withShadows, min(b.renews, shadow.lease)
-}
-
-// shadow returns why a shadow rule would have denied the request, or could not decide it.
-func (one *storeCall) shadow(evals []store.Eval, s *buffers) error {
-	if one.err != nil {
-		return one.err
-	}
-	e := &evals[one.eval]
-	if e.Err != nil {
-		return e.Err
-	}
-	var res Result
-	if err := one.b.result(&one.query, s, e.Reply, nil, &res); err != nil {
-		return err
-	}
-	if !res.Allowed && one.query.op <= Force {
-		return &DeniedError{res}
-	}
-	return nil
-}
-
-// worse returns which of two errors of shadow rules a Result has: the denial with the
-// longest RetryAfter, or else the first error.
-func worse(a, b error) error {
-	var first, second *DeniedError
-	switch {
-	case a == nil:
-		return b
-	case !errors.As(b, &second), errors.As(a, &first) && first.Result.RetryAfter >= second.Result.RetryAfter:
-		return a
-	}
-	return b
 }
 
 // decideBeside is decide for a ruleSet with shadow rules. It calls the store once, if the

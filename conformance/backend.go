@@ -124,6 +124,7 @@ type Outcome struct {
 	Promise string        // what the check tests
 	Passed  bool          // the check passed
 	Skipped string        // why the check was skipped, or empty
+	Failure string        // what is broken; empty if a function of the Backend failed the test
 	Fault   *FaultOutcome // what happened in a check of a fault; nil in other checks
 }
 

@@ -155,7 +155,8 @@ func judge(t *testing.T, b Backend, recorder *report.Recorder, out Outcome, d de
 		out.Skipped = f.skipped
 		t.Skip(out.Skipped)
 	case len(f.failures) > 0:
-		t.Errorf("broken: %s\n%s%s", out.Promise, f.where, strings.Join(f.failures, "\n"))
+		out.Failure = fmt.Sprintf("broken: %s\n%s%s", out.Promise, f.where, strings.Join(f.failures, "\n"))
+		t.Error(out.Failure)
 	default:
 		out.Passed = true
 		t.Log(strings.TrimSpace(out.Promise + "\n" + f.note))

@@ -46,7 +46,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 )
 
 // Options are the settings of a [Cache]. The zero value is the default.

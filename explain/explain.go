@@ -21,7 +21,7 @@ import (
 	"context"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/store"
 )

@@ -53,7 +53,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )

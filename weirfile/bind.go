@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -128,8 +128,8 @@ var inWords = strings.NewReplacer("Policy.Segments", "segments", "Policy.Secret"
 func (p *Policy) explain(err error) (string, place) {
 	text, at := explain(err, p.at, p.Rules, p.rules)
 	for _, name := range []string{"segments", "secret", "units"} {
-		if where, ok := p.fields[name]; ok && strings.HasPrefix(text, name) {
-			at = where
+		if key := p.fields[name]; key != nil && strings.HasPrefix(text, name) {
+			at = placeOf(key)
 		}
 	}
 	return text, at

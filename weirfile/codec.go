@@ -48,7 +48,7 @@ var (
 
 	stringCodec = codecBy(func(text string) (string, error) { return text, nil }, quote, true, object{"type": "string"})
 
-	durationCodec = codecBy(parseDuration, formatDuration, true, object{
+	durationCodec = codecBy(ParseDuration, formatDuration, true, object{
 		"type": "string", "pattern": `^(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?(\d+us)?(\d+ns)?$`, "minLength": 2,
 		"description": "A duration: 30s, 1h30m, 1d. The units are d (24 hours), h, m, s, ms, us and ns.",
 	})

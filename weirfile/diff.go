@@ -93,7 +93,7 @@ func (d *differ) add(c Change) { d.changes = append(d.changes, c) }
 func (d *differ) policy(old, p *Policy) {
 	for _, unit := range p.Units {
 		if !slices.Contains(old.Units, unit) {
-			d.add(Change{Policy: p.Name, Effect: Added, To: "unit: " + quote(unit), Text: "programs that have this file can name the unit in Request.Costs, and a later file can add a rule that counts it", Line: p.fields["units"].line})
+			d.add(Change{Policy: p.Name, Effect: Added, To: "unit: " + quote(unit), Text: "programs that have this file can name the unit in Request.Costs, and a later file can add a rule that counts it", Line: p.fields["units"].Line})
 		}
 	}
 	if p.settles != old.settles {

@@ -28,8 +28,10 @@ var (
 // document reads the policies.
 func (r *reader) document(root *yaml.Node) []*Policy {
 	var list []*Policy
-	values, _ := r.parts(root, "the file", fileFields)
-	if n := values["policies"]; n != nil {
+	m := r.fields(root, "the file")
+	n, _ := m.take("policies"), m.take("$schema")
+	r.rest(m, "the file", fileFields)
+	if n != nil {
 		r.pairs(n, "policies", func(name string, key, value *yaml.Node) {
 			list = append(list, r.policy(name, key, value))
 		})
@@ -46,9 +48,9 @@ func (r *reader) document(root *yaml.Node) []*Policy {
 func (r *reader) policy(name string, key, value *yaml.Node) *Policy {
 	what := fmt.Sprintf("policy %q", name)
 	p := &Policy{Policy: weir.Policy{Name: name}, Line: key.Line, at: placeOf(key)}
-	var parts map[string]*yaml.Node
-	parts, p.fields = r.parts(value, what, policyFields)
-	if n := parts["segments"]; n != nil {
+	m := r.fields(value, what)
+	p.fields = m.keys
+	if n := m.take("segments"); n != nil {
 		if p.Segments = r.texts(n, "segments"); len(p.Segments) == 0 {
 			if n.Kind == yaml.SequenceNode {
 				r.fail(placeOf(n), "segments is empty: it must have at least one name, or be left out for one segment")
@@ -56,18 +58,18 @@ func (r *reader) policy(name string, key, value *yaml.Node) *Policy {
 			p.Segments = nil
 		}
 	}
-	if n := parts["secret"]; n != nil {
+	if n := m.take("secret"); n != nil {
 		p.Secret = r.segments(n, "secret", p)
 	}
-	if n := parts["units"]; n != nil {
+	if n := m.take("units"); n != nil {
 		if p.Units = r.texts(n, "units"); n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
 			r.fail(placeOf(n), "units is empty: it must have at least one name, or be left out")
 		}
 	}
-	if n := parts["settles"]; n != nil {
+	if n := m.take("settles"); n != nil {
 		r.scalar(n, "settles", &boolCodec, reflect.ValueOf(&p.settles).Elem(), reflect.Value{})
 	}
-	switch n := parts["rules"]; {
+	switch n := m.take("rules"); {
 	case n != nil:
 		r.pairs(n, what+": rules", func(name string, key, value *yaml.Node) {
 			p.Rules, p.rules = append(p.Rules, r.rule(name, key, value, p)), append(p.rules, placeOf(key))
@@ -78,7 +80,7 @@ func (r *reader) policy(name string, key, value *yaml.Node) *Policy {
 	case value.Kind == yaml.MappingNode:
 		r.fail(p.at, "%s has no rules: it must have at least one", what)
 	}
-	if n := parts["plans"]; n != nil {
+	if n := m.take("plans"); n != nil {
 		r.pairs(n, what+": plans", func(name string, key, value *yaml.Node) {
 			plan := Plan{Name: name, Line: key.Line, at: placeOf(key)}
 			if name == "" {
@@ -88,9 +90,10 @@ func (r *reader) policy(name string, key, value *yaml.Node) *Policy {
 			p.Plans = append(p.Plans, plan)
 		})
 	}
-	if n := parts["overrides"]; n != nil {
+	if n := m.take("overrides"); n != nil {
 		r.overrides(n, what, p)
 	}
+	r.rest(m, what, policyFields)
 	return p
 }
 
@@ -191,9 +194,10 @@ func (r *reader) overrides(n *yaml.Node, what string, p *Policy) {
 	p.Overrides = make([]Override, 0, len(items))
 	for _, item := range items {
 		o := Override{Line: item.Line, at: placeOf(item)}
-		values, _ := r.parts(item, "an override", overrideFields)
-		key, plan, rules := values["key"], values["plan"], values["rules"]
-		if item.Kind != yaml.MappingNode {
+		m := r.fields(item, "an override")
+		key, plan, rules := m.take("key"), m.take("plan"), m.take("rules")
+		r.rest(m, "an override", overrideFields)
+		if m.wrong {
 			continue
 		}
 		switch {

@@ -106,18 +106,46 @@ func (r *reader) pairs(n *yaml.Node, what string, each func(name string, key, va
 	}
 }
 
-// parts returns the values of the known fields of the mapping n, and the places of the fields. It
-// reports the others.
-func (r *reader) parts(n *yaml.Node, what string, known names) (values map[string]*yaml.Node, places map[string]place) {
-	values, places = map[string]*yaml.Node{}, map[string]place{}
+// A mapping is a mapping of which each field is taken once.
+type mapping struct {
+	wrong  bool     // it is no mapping, which is reported
+	names  []string // in the order of the file
+	keys   map[string]*yaml.Node
+	values map[string]*yaml.Node // those that are not yet taken
+}
+
+// fields returns the fields of n.
+func (r *reader) fields(n *yaml.Node, what string) *mapping {
+	m := &mapping{wrong: n.Kind != yaml.MappingNode, keys: map[string]*yaml.Node{}, values: map[string]*yaml.Node{}}
 	r.pairs(n, what, func(name string, key, value *yaml.Node) {
-		if !known.has(name) {
-			r.unknown(key, what, known)
-			return
-		}
-		values[name], places[name] = value, placeOf(key)
+		m.names = append(m.names, name)
+		m.keys[name], m.values[name] = key, value
 	})
-	return values, places
+	return m
+}
+
+// take returns the value of the field, and removes it. It is nil if there is none.
+func (m *mapping) take(name string) *yaml.Node {
+	n := m.values[name]
+	delete(m.values, name)
+	return n
+}
+
+// left returns the keys of the fields that nobody has taken.
+func (m *mapping) left() (keys []*yaml.Node) {
+	for _, name := range m.names {
+		if m.values[name] != nil {
+			keys = append(keys, m.keys[name])
+		}
+	}
+	return keys
+}
+
+// rest reports the fields that nobody has taken. known are the names of all.
+func (r *reader) rest(m *mapping, what string, known names) {
+	for _, key := range m.left() {
+		r.unknown(key, what, known)
+	}
 }
 
 // items returns the elements of the list n.

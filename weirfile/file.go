@@ -37,8 +37,8 @@ type Policy struct {
 
 	settles bool
 	at      place
-	fields  map[string]place // of policyFields
-	rules   []place          // of Rules
+	fields  map[string]*yaml.Node // the keys of policyFields
+	rules   []place               // of Rules
 }
 
 // A Plan is a named set of limits. It has the rules that differ from the policy's.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store/memory"
 )

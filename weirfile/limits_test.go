@@ -184,7 +184,7 @@ func TestInvalid(t *testing.T) {
 }
 
 func TestForAllocs(t *testing.T) {
-	if raceEnabled {
+	if weirtest.Race {
 		t.Skip("the race detector allocates")
 	}
 	ask := func(context.Context, string, weir.Key) (Override, bool, error) {

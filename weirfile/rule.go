@@ -12,34 +12,9 @@ import (
 	"github.com/weir-go/weir"
 )
 
-// ruleParts are the fields of a rule that are not yet read.
-type ruleParts struct {
-	wrong  bool     // the rule is no mapping, which is reported
-	names  []string // in the order of the file
-	keys   map[string]*yaml.Node
-	values map[string]*yaml.Node
-}
-
-// fields returns the fields of the rule n.
-func (r *reader) fields(n *yaml.Node, what string) *ruleParts {
-	p := &ruleParts{wrong: n.Kind != yaml.MappingNode, keys: map[string]*yaml.Node{}, values: map[string]*yaml.Node{}}
-	r.pairs(n, what, func(name string, key, value *yaml.Node) {
-		p.names = append(p.names, name)
-		p.keys[name], p.values[name] = key, value
-	})
-	return p
-}
-
-// take returns the value of the field, and removes it. It is nil if there is none.
-func (p *ruleParts) take(name string) *yaml.Node {
-	n := p.values[name]
-	delete(p.values, name)
-	return n
-}
-
 // limit reads the algorithm and the cost. In a plan or an override, rule.Algorithm is the
 // inherited one, and the file names the fields that differ. Otherwise it is nil.
-func (r *reader) limit(p *ruleParts, what string, at place, rule *weir.Rule) {
+func (r *reader) limit(p *mapping, what string, at place, rule *weir.Rule) {
 	inherits := rule.Algorithm != nil
 	if n := p.take("cost"); n != nil {
 		var cost struct{ N int64 }
@@ -72,10 +47,8 @@ func (r *reader) limit(p *ruleParts, what string, at place, rule *weir.Rule) {
 			r.fail(at, "%s has no %s: the algorithm %s needs it", what, f.name, k.name)
 		}
 	}
-	for _, name := range p.names {
-		if _, left := p.values[name]; left {
-			r.unknownIn(p.keys[name], what, k, inherits)
-		}
+	for _, key := range p.left() {
+		r.unknownIn(key, what, k, inherits)
 	}
 	if len(r.errors) > bad {
 		return
@@ -88,7 +61,7 @@ func (r *reader) limit(p *ruleParts, what string, at place, rule *weir.Rule) {
 }
 
 // kind returns the algorithm that a rule names.
-func (r *reader) kind(p *ruleParts, what string, at place, rule *weir.Rule) *kind {
+func (r *reader) kind(p *mapping, what string, at place, rule *weir.Rule) *kind {
 	known := namesOf(r.kinds, func(k *kind) string { return k.name })
 	var was *kind
 	if rule.Algorithm != nil {
@@ -147,22 +120,16 @@ func (r *reader) value(n *yaml.Node, what string, c *codec, value, in reflect.Va
 	list := reflect.MakeSlice(value.Type(), len(items), len(items))
 	for i, item := range items {
 		what, element := fmt.Sprintf("%s[%d]", what, i), list.Index(i)
-		given := map[string]bool{}
-		r.pairs(item, what, func(name string, key, value *yaml.Node) {
-			for j := range c.list {
-				if f := &c.list[j]; f.name == name {
-					given[name] = true
-					r.value(value, what+": "+name, &f.codec, element.Field(f.index), element)
-					return
-				}
-			}
-			r.unknown(key, what, fieldNames(c.list))
-		})
-		for _, f := range c.list {
-			if item.Kind == yaml.MappingNode && !given[f.name] {
+		m := r.fields(item, what)
+		for j := range c.list {
+			f := &c.list[j]
+			if n := m.take(f.name); n != nil {
+				r.value(n, what+": "+f.name, &f.codec, element.Field(f.index), element)
+			} else if !m.wrong {
 				r.fail(placeOf(item), "%s has no %s: it needs one", what, f.name)
 			}
 		}
+		r.rest(m, what, fieldNames(c.list))
 	}
 	value.Set(list)
 }

@@ -53,10 +53,7 @@ func lengthOf(n int64, unit string) (time.Duration, string) {
 const durationForm = "it must be whole numbers with the units d, h, m, s, ms, us or ns, the longest unit first: 1h30m"
 
 // ParseDuration reads a duration as files have it, for example 1d or 1h30m.
-func ParseDuration(text string) (time.Duration, error) { return parseDuration(text) }
-
-// parseDuration reads a duration, for example 1h30m.
-func parseDuration(text string) (time.Duration, error) {
+func ParseDuration(text string) (time.Duration, error) {
 	var sum time.Duration
 	next := 0 // the index of the longest unit that can follow
 	for rest := text; rest != "" || text == ""; {
@@ -97,7 +94,7 @@ func badDuration(text string) error {
 	return errors.New(durationForm)
 }
 
-// formatDuration writes d as parseDuration reads it.
+// formatDuration writes d as ParseDuration reads it.
 func formatDuration(d time.Duration) string {
 	if d <= 0 {
 		return "0s"
@@ -135,7 +132,7 @@ func parseRate(text string) (algorithm.Rate, error) {
 			return algorithm.Rate{Count: count, Period: u.length}, nil
 		}
 	}
-	period, err := parseDuration(words[2])
+	period, err := ParseDuration(words[2])
 	switch {
 	case err == nil && period > 0:
 		return algorithm.Rate{Count: count, Period: period}, nil

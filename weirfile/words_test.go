@@ -31,7 +31,7 @@ func TestDuration(t *testing.T) {
 		"9ns": 9, "0s": 0, "106751d": 106751 * 24 * time.Hour,
 	}
 	const form, hint = durationForm, calendarHint
-	checkReads(t, parseDuration, good, map[string]string{
+	checkReads(t, ParseDuration, good, map[string]string{
 		"": form, "h": form, "1": "the unit is missing: did you mean 1s?", "1 hour": "did you mean 1h?",
 		"5 minutes": "did you mean 5m?", "2 days": "did you mean 2d?", "2w": "did you mean 14d?" + hint, "1mo": "did you mean 30d?" + hint, "1 year": "did you mean 365d?" + hint,
 		"1M": "did you mean 1m, or 30d for months?", "90 mins": "did you mean 1h30m?", "9999999 years": form, "0 hours": form, "10S": "did you mean 10s?",
@@ -98,7 +98,7 @@ func TestFormat(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		d := time.Duration(random.Int64() >> random.IntN(63))
-		if got, err := parseDuration(formatDuration(d)); err != nil || got != d {
+		if got, err := ParseDuration(formatDuration(d)); err != nil || got != d {
 			t.Fatalf("%d ns is written as %q: got %v, %v", d, formatDuration(d), got, err)
 		}
 		r := algorithm.Rate{Count: 1 + random.Int64()>>random.IntN(63), Period: d + 1}

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 )
 
 // ipv6Bits is the length of the network that one IPv6 user usually has.

@@ -11,7 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/gate"
 	"github.com/weir-go/weir/internal/guard"
 )
 
@@ -132,18 +133,15 @@ func (c *call) ask() (err error) {
 		c.s = new(ServerInterceptor) // so that the error can be reported
 		return errors.New("weirgrpc: the ServerInterceptor is nil or a zero value: make one with NewServerInterceptor")
 	}
-	if c.req.Request, err = c.s.request(c.ctx, c.method); err != nil {
+	var plan weir.Decider
+	c.req.Request, err = c.s.request(c.ctx, c.method)
+	if err == nil && c.s.opts.Plan != nil {
+		plan, err = c.s.opts.Plan(c.ctx, c.method)
+	}
+	if err != nil {
 		return err
 	}
-	c.req.Rules = c.s.rules
-	if c.s.opts.Plan != nil {
-		if d, err := c.s.opts.Plan(c.ctx, c.method); err != nil {
-			return err
-		} else if d != nil {
-			c.req.Rules = gate.RulesOf(d)
-		}
-	}
-	return c.req.Prepare(c.ctx, "weirgrpc")
+	return c.req.Prepare(c.ctx, "weirgrpc", &c.s.rules, plan)
 }
 
 // fail reports an error, and returns the status of the call.

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 )
 
 // Settle makes actual the cost of a call. Its handler calls it with its context, or with

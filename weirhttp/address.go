@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 )
 
 // defaultIPv6Bits is the length of the network that one IPv6 user usually has.

@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 	"github.com/weir-go/weir/internal/guard"
 )
 
@@ -87,18 +87,15 @@ func (m *middleware) giveUp(r *http.Request, req gate.Request, res *weir.Result,
 
 // ask sets req to the request to decide.
 func (m *middleware) ask(r *http.Request, req *gate.Request) (err error) {
-	if req.Request, err = m.request(r); err != nil {
+	var plan weir.Decider
+	req.Request, err = m.request(r)
+	if err == nil && m.opts.Plan != nil {
+		plan, err = m.opts.Plan(r)
+	}
+	if err != nil {
 		return err
 	}
-	req.Rules = m.rules
-	if m.opts.Plan != nil {
-		if d, err := m.opts.Plan(r); err != nil {
-			return err
-		} else if d != nil {
-			req.Rules = gate.RulesOf(d)
-		}
-	}
-	return req.Prepare(r.Context(), "weirhttp")
+	return req.Prepare(r.Context(), "weirhttp", &m.rules, plan)
 }
 
 // answer sets the header fields after a decision, and reports whether the request is

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 )
 
 var source = gate.Source{Package: "weirhttp", Field: "field", NoKey: ErrNoKey}

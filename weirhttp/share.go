@@ -8,7 +8,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/store"
 )

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,6 +87,9 @@ type conform struct {
 	checks []string // that run
 	done   int
 	note   string // why keys are not listed
+
+	mu       sync.Mutex
+	failures strings.Builder // what the failed checks say
 }
 
 func (c *conform) run(ctx context.Context, at *target) error {
@@ -119,12 +123,12 @@ func (c *conform) run(ctx context.Context, at *target) error {
 			c.printf("%s\n", c.note)
 		}
 	}
-	failures, err := c.suite(ctx, c.backend(report, lists))
+	err = suite(ctx, c.checks, c.backend(report, lists))
 	c.progress("")
 	if err != nil {
 		return err
 	}
-	c.print(c.err, c.secrets.remove(failures))
+	c.print(c.err, c.secrets.remove(c.failures.String()))
 	return c.summary(file)
 }
 
@@ -201,9 +205,7 @@ func (c *conform) listsKeys(ctx context.Context) (bool, error) {
 func (c *conform) backend(report *conformance.Report, lists bool) conformance.Backend {
 	open := func(t *testing.T, _ store.Store) store.Store {
 		st, closeStore, err := c.server.open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c.must(t, err)
 		t.Cleanup(closeStore)
 		return st
 	}
@@ -214,32 +216,44 @@ func (c *conform) backend(report *conformance.Report, lists bool) conformance.Ba
 		Record: func(o conformance.Outcome) {
 			c.done++
 			c.progress(fmt.Sprintf("%d of %d: %s", c.done, len(c.checks), o.Check))
+			c.fail(o.Check, o.Failure)
 		},
 	}
 	if lists {
 		b.Keys = func(t *testing.T, _ store.Store, part string) map[string]time.Duration {
 			found, err := c.server.keys(t.Context(), part)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c.must(t, err)
 			return found
 		}
 	}
 	if c.server.plant != nil {
 		b.Plant = func(t *testing.T, _ store.Store, key string, raw []byte) {
-			if err := c.server.plant(t.Context(), key, raw); err != nil {
-				t.Fatal(err)
-			}
+			c.must(t, c.server.plant(t.Context(), key, raw))
 		}
 	}
 	if c.flush && c.server.dropScripts != nil {
 		b.DropScripts = func(t *testing.T, _ store.Store) {
-			if err := c.server.dropScripts(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			c.must(t, c.server.dropScripts(t.Context()))
 		}
 	}
 	return b
+}
+
+// must ends the test of a check after an error of the server.
+func (c *conform) must(t *testing.T, err error) {
+	if err != nil {
+		c.fail(strings.TrimPrefix(t.Name(), suiteName+"/"), err.Error())
+		t.Fatal(err)
+	}
+}
+
+// fail notes what a failed check says.
+func (c *conform) fail(check, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text != "" {
+		fmt.Fprintf(&c.failures, "--- %s\n    %s\n", check, strings.ReplaceAll(text, "\n", "\n    "))
+	}
 }
 
 // progress replaces the line of the terminal that says how far the run is.

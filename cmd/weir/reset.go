@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 	"github.com/weir-go/weir/store"
 )
 

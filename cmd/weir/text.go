@@ -34,13 +34,11 @@ func jsonText(v any) string {
 // quoted returns s as it is if it reads as one word, and otherwise as a Go string, in
 // which a terminal finds nothing to obey.
 func quoted(s string) string {
-	plain := func(r rune) bool {
-		return r != ' ' && r != '"' && r != '\\' && r != utf8.RuneError && unicode.IsPrint(r)
+	text := strconv.Quote(s)
+	if s == "" || strings.ContainsAny(s, " \uFFFD") || text != `"`+s+`"` {
+		return text
 	}
-	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
-		return s
-	}
-	return strconv.Quote(s)
+	return s
 }
 
 // quotedAll returns the segments of a key as one text.

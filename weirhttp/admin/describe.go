@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/explain"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/outage"
 )

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 	"github.com/weir-go/weir/internal/prose"
 	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/observe"

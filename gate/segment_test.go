@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 	"github.com/weir-go/weir/internal/weirtest"
 )
 

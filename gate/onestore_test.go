@@ -3,7 +3,7 @@ package gate_test
 import (
 	"testing"
 
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/gate"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )

@@ -1,6 +1,27 @@
-// Package gate has what the packages around a limiter share. For weirhttp and weirgrpc, it decides
-// the requests to a server, undoes decisions whose request does not go ahead, and reads segments.
-// For wrappers and tools, it has a few small functions. So it must not import net/http.
+// Package gate is for authors of middlewares and wrappers. Package weirhttp, package weirgrpc and
+// the wrappers of this repository are made with it.
+//
+// A middleware makes a [Request] for each request that it gets. It either calls the handler, or
+// gives up and undoes the decision:
+//
+//	req := gate.Request{Request: weir.Request{Key: weir.KeyOf(caller)}}
+//	if err := req.Prepare(ctx, "mine", &rules, nil); err != nil { // rules are those of gate.RulesOf(lim)
+//		return err
+//	}
+//	s := gate.NewScratch()
+//	defer s.Free()
+//	res, err := req.Decide(ctx, timeout, s)
+//	if err != nil || !res.Allowed {
+//		req.GiveUp(ctx, &res, err, ctx.Err() != nil, report)
+//		return reject(&res, err)
+//	}
+//	if req.ID == "" { // there is nothing to settle or to release after the handler
+//		handle(ctx)
+//		return nil
+//	}
+//	req.Run(ctx, "mine", false, nil, report, handle)
+//
+// It does not import net/http, because the wrappers must not.
 package gate
 
 import (
@@ -63,9 +84,12 @@ type Request struct {
 	lost bool // the reply is lost, if there is something to undo
 }
 
-// Prepare checks r, and completes it for a caller whose context is ctx. pkg is the name of the
-// calling package.
-func (r *Request) Prepare(ctx context.Context, pkg string) error {
+// Prepare checks r, and completes it for a caller whose context is ctx. plan decides it or, if plan
+// is nil, rules. pkg is the name of the calling package.
+func (r *Request) Prepare(ctx context.Context, pkg string, rules *Rules, plan weir.Decider) error {
+	if r.Rules = *rules; plan != nil {
+		r.Rules = RulesOf(plan)
+	}
 	if r.Op != weir.Consume {
 		return fmt.Errorf("%s: Request.Op is %v: it must be Consume", pkg, r.Op)
 	}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package weirfile
-
-const raceEnabled = false
