@@ -69,6 +69,6 @@ images: ## The images of the servers that the tests start.
 VERSION ?=
 TAG ?=
 
-release: ## Check that VERSION can be released, or with TAG=1, release it: see VERSIONING.md.
+release: ## Check that VERSION can be released, or with TAG=1, release it: see docs/versioning.md.
 	$(if $(TAG),.ci/run && $(MAKE) long)
 	cd .ci/release && go run . -version '$(VERSION)' $(if $(TAG),-tag)

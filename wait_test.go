@@ -12,7 +12,9 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/denycache"
 	"github.com/weir-go/weir/internal/weirtest"
+	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -202,4 +204,220 @@ func TestReservationManyWaits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pause pauses key, and returns the ID of the pause.
+func pause(t testing.TB, l *weir.Limiter, d time.Duration, key ...string) string {
+	t.Helper()
+	id, err := l.Pause(t.Context(), d, key...)
+	if err != nil || id == "" {
+		t.Fatalf("Pause of %q for %v: got %q, %v", key, d, id, err)
+	}
+	return id
+}
+
+// resume ends a pause, and fails the test unless it was running as want says.
+func resume(t testing.TB, l *weir.Limiter, want bool, id string, key ...string) {
+	t.Helper()
+	if ok, err := l.Resume(t.Context(), id, key...); ok != want || err != nil {
+		t.Errorf("Resume of %q: got %v, %v, want %v", key, ok, err, want)
+	}
+}
+
+// TestPause has what requests answer during a pause, and what goes on. Package conformance has the
+// checks of the algorithm.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	begin := func(d time.Duration, id string) weir.Request { return weir.Request{Op: weir.Pause, For: d, ID: id} }
+	end := func(id string) weir.Request { return do(weir.Resume, 0, id) }
+	of := func(user string, r weir.Request) weir.Request { r.Key = weir.KeyOf("acme", user); return r }
+	closed := func(left string) []step {
+		return []step{
+			{0, 0, begin(10*second, "a"), "true", left},
+			{second, 0, begin(2*second, "b"), "true", left}, // a later, shorter one
+			{0, 0, ask(1, ""), "denied for 9s: pause 0 of 9007199254740991, full in 9s", left},
+			{0, 0, do(weir.TakeUpTo, 1, ""), "denied for 9s", left},
+			{0, 0, weir.Request{MaxWait: time.Hour}, "denied for 9s", left}, // nobody reserves
+			{0, 0, end("b"), "true", left},
+			{0, 0, end("b"), "false", left},
+			{9*second - time.Microsecond, 0, do(weir.Peek, 1, ""), "denied for 1µs", left},
+			{time.Microsecond, 0, ask(2, ""), "2: rate 3 of 5, full in 2s", ""},
+			{0, 0, begin(3*second, "mine"), "true", ""},
+			{0, 0, begin(second, "mine"), "true", ""},
+			{0, 0, begin(5*second+1, "mine"), "true", ""}, // rounded up
+			{0, 0, ask(1, ""), "denied for 5.000001s", ""},
+			{0, 0, end("mine"), "true", ""},
+			{0, 0, ask(3, ""), "3: rate 0 of 5, full in 5s", ""},
+		}
+	}
+	tenant := weir.Rule{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.Pause{}}
+	play(t, []trace{
+		{name: "before a rule", policies: rules(pauseRule, rateRule), steps: closed("closed 5")},
+		{name: "after a rule", policies: rules(rateRule, pauseRule, shadow(window("shadow", 9))), steps: closed("5 closed 9")[:2]},
+		{name: "after two rules", policies: rules(rateRule, pauseRule), steps: closed("5 closed")},
+		{name: "what goes on", policies: rules(pauseRule, minute("m", 60)), steps: []step{
+			{0, 0, ask(20, "1"), "20", "open 40"},
+			{0, 0, ask(30, "2"), "30", "open 10"},
+			{0, 0, begin(time.Hour, "p"), "true", "closed 10"},
+			{0, 0, settle(10, "2"), "found true, cost 10", "closed 30"},
+			{0, 0, do(weir.Refund, 0, "1"), "found true, cost 0", "closed 50"},
+			{0, 0, do(weir.Force, 90, ""), "90: m 0 of 60, full in 1m40s", "closed 0"},
+			{0, 0, weir.Request{Op: weir.Reset}, "true", "open 60"},
+		}},
+		{name: "by tenant", policies: []weir.Policy{{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{tenant, rateRule}}}, steps: []step{
+			{0, 0, of("ann", begin(time.Hour, "p")), "true", "closed 5"},
+			{0, 0, of("bob", ask(1, "")), "denied for 1h0m0s: tenant 0 of 9007199254740991, full in 1h0m0s", "closed 5"},
+			{0, 0, of("bob", weir.Request{Op: weir.Reset}), "true", "closed 5"}, // which clears the rules of the full key
+			{0, 0, of("bob", end("p")), "true", "open 5"},
+		}},
+	})
+	l := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(pauseRule, weir.Rule{Name: "jobs", Algorithm: oneJob}))
+	lease, err := l.TryAcquire(t.Context(), keyU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pause(t, l, time.Hour, "u")
+	if held, err := lease.Release(t.Context()); !held || err != nil || lease.Renew(t.Context()) == nil {
+		t.Errorf("Release: %v, %v", held, err)
+	}
+	_, err = l.TryAcquire(t.Context(), keyU)
+	wantError(t, err, weir.ErrDenied, `denied by rule "pause", which pauses the key: retry after`)
+}
+
+// A thousand callers sleep through a pause, and then leave at the pace of the other rule,
+// with two calls of the store each. Who sleeps reserves nothing, so an open user who shares the
+// pace does not wait behind them.
+func TestPauseSleepers(t *testing.T) {
+	t.Parallel()
+	rate := algorithm.PerSecond(10)
+	for _, pace := range []algorithm.Algorithm{algorithm.LeakyBucket{Rate: rate, Queue: 1000}, algorithm.GCRA{Rate: rate, Burst: 4}} {
+		for _, wrap := range []weir.Wrapper{weirtest.Pass, denycache.New(nil).Wrap, outage.New(nil).Wrap} {
+			synctest.Test(t, func(t *testing.T) {
+				st := weirtest.NewFaulty()
+				l := weirtest.Wrap(t, weirtest.NewPolicy(t, st, weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{{Name: "pace", By: []string{"tenant"}, Algorithm: pace}, pauseRule}}), wrap)
+				pause(t, l, time.Minute, "acme", "ann")
+				st.Asked.Store(0)
+				done := make(chan []time.Duration)
+				go func() { done <- leaves(t, l, 1000, "acme", "ann") }()
+				synctest.Wait()
+				if took := leaves(t, l, 1, "acme", "bob"); took[0] != 0 {
+					t.Errorf("%T: an open user waited %v, want 0 s", pace, took)
+				}
+				times := <-done
+				inSecond := 0
+				for i, first := range times {
+					end, _ := slices.BinarySearch(times, first+time.Second+1)
+					inSecond = max(inSecond, end-i)
+				}
+				if inSecond > 14 || times[0] != time.Minute || times[999] > 160*time.Second {
+					t.Errorf("%T: callers left from %v to %v, %d in one second, want at most 14 from 1m0s", pace, times[0], times[999], inSecond)
+				}
+				if n := st.Asked.Load(); n > 2001 {
+					t.Errorf("%T: %d calls of the store, want at most 2001", pace, n)
+				}
+			})
+		}
+	}
+}
+
+// WaitFor sleeps only if the rule that is shown is the pause, the store decided, and the
+// pause ends before the caller may no longer wait. Otherwise it is denied at once. After
+// the sleep, MaxWait is what is left. Who sleeps notices a Resume, a shorter pause and a longer one
+// at the end of the sleep.
+func TestPauseWait(t *testing.T) {
+	t.Parallel()
+	const minute = time.Minute
+	high := weir.Rule{Name: "high", Algorithm: weirtest.Windowless(weirtest.PerSecond, algorithm.MaxTokens)} // as high as a pause's
+	degraded := around(func(ctx context.Context, next weir.Decider, r weir.Request, each []weir.Result) (weir.Result, error) {
+		res, err := next.Decide(ctx, r, each)
+		res.Degraded = errors.New("down")
+		return res, err
+	})
+	for _, tt := range []struct {
+		name              string
+		rule              weir.Rule     // beside the pause
+		before            int64         // tokens consumed before the pause, of five; one comes each second
+		maxWait, deadline time.Duration // 0 means none
+		cost              int64
+		wrap              weir.Wrapper
+		meanwhile         func(l *weir.Limiter, id string) // 10 s after the pause began
+		want              string                           // the rule that denies; "" means that the request is allowed
+		took              time.Duration
+		after             time.Duration // RetryAfter
+	}{
+		{"in time by MaxWait", rateRule, 0, minute + time.Microsecond, 0, 1, weirtest.Pass, nil, "", minute, 0},
+		{"in time by the deadline", rateRule, 0, 0, minute + time.Microsecond, 1, weirtest.Pass, nil, "", minute, 0},
+		{"MaxWait ends with the pause", rateRule, 0, minute, 0, 1, weirtest.Pass, nil, "pause", 0, minute},
+		{"the deadline ends with the pause", rateRule, 0, weir.Never, minute, 1, weirtest.Pass, nil, "pause", 0, minute},
+		{"MaxWait ends before the deadline", rateRule, 0, minute, time.Hour, 1, weirtest.Pass, nil, "pause", 0, minute},
+		{"never", rateRule, 0, weir.Never, 0, 6, weirtest.Pass, nil, "rate", 0, weir.Never},
+		{"the debt lasts longer", rateRule, 300, weir.Never, 90 * time.Second, 1, weirtest.Pass, nil, "rate", 0, 206 * time.Second},
+		{"the debt is late after the pause", rateRule, 82, weir.Never, 77 * time.Second, 1, weirtest.Pass, nil, "rate", minute, time.Second},
+		{"the debt is in time after the pause", rateRule, 82, weir.Never, 78 * time.Second, 1, weirtest.Pass, nil, "", 78 * time.Second, 0},
+		{"the debt is late for MaxWait", rateRule, 82, 77 * time.Second, 0, 1, weirtest.Pass, nil, "rate", minute, time.Second},
+		{"the debt is in time for MaxWait", rateRule, 82, 78 * time.Second, 0, 1, weirtest.Pass, nil, "", 78 * time.Second, 0},
+		{"resumed", rateRule, 0, weir.Never, 0, 1, weirtest.Pass, func(l *weir.Limiter, id string) { resume(t, l, true, id, "u") }, "", minute, 0},
+		{"a longer pause", rateRule, 0, weir.Never, 0, 1, weirtest.Pass, func(l *weir.Limiter, _ string) { pause(t, l, 90*time.Second, "u") }, "", 100 * time.Second, 0},
+		{"a degraded denial", rateRule, 0, weir.Never, 0, 1, degraded, nil, "pause", 0, minute},
+		{"a limit as high", high, 300, 90 * time.Second, 0, 1, weirtest.Pass, nil, "high", 0, 206 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(tt.rule, pauseRule))
+			for range tt.before {
+				weirtest.Allow(t, l, weir.Request{Key: keyU.Key, MaxWait: weir.Never})
+			}
+			id := pause(t, l, minute, "u")
+			if tt.meanwhile != nil {
+				time.AfterFunc(10*time.Second, func() { tt.meanwhile(l, id) })
+			}
+			ctx, start := t.Context(), time.Now()
+			if tt.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+				defer cancel()
+			}
+			res, err := weirtest.Wrap(t, l, tt.wrap).WaitFor(ctx, weir.Request{Key: keyU.Key, Cost: tt.cost, MaxWait: tt.maxWait})
+			if errors.Is(err, weir.ErrDenied) != (tt.want != "") || tt.want == "" && (err != nil || !res.Allowed || res.Rule != "rate") {
+				t.Errorf("%s: got %+v, %v, want it denied by %q", tt.name, res, err, tt.want)
+			}
+			if tt.want != "" && strings.Contains(err.Error(), "which pauses the key") != (tt.want == "pause" && tt.name != "a degraded denial") {
+				t.Errorf("%s: got %v", tt.name, err)
+			}
+			if took := time.Since(start); took != tt.took || res.RetryAfter != tt.after || tt.want != "" && res.Rule != tt.want {
+				t.Errorf("%s: got %+v after %v, want the RetryAfter %v after %v", tt.name, res, took, tt.after, tt.took)
+			}
+		})
+	}
+}
+
+// Reserve never sleeps. A reservation made before the pause goes ahead at its turn, and
+// none is made during the pause. A caller whose context ends during the sleep has
+// consumed nothing.
+func TestPauseReserve(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(pauseRule, rateRule))
+		r := weir.Request{Key: keyU.Key, Cost: 5, MaxWait: weir.Never}
+		weirtest.Allow(t, l, r)
+		turn, err := l.Reserve(t.Context(), r)
+		if err != nil || turn.Delay != 5*time.Second {
+			t.Fatal(turn, err)
+		}
+		pause(t, l, time.Minute, "u")
+		start := time.Now()
+		if _, err := l.Reserve(t.Context(), r); !errors.Is(err, weir.ErrDenied) || time.Since(start) > 0 {
+			t.Errorf("Reserve: %v after %v, want a denial at once", err, time.Since(start))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(20*time.Second, cancel)
+		if err := turn.Wait(ctx); err != nil || time.Since(start) != 5*time.Second {
+			t.Errorf("the reservation went ahead after %v, %v, want its turn after 5 s", time.Since(start), err)
+		}
+		if res, err := l.WaitFor(ctx, r); !errors.Is(err, context.Canceled) || res != (weir.Result{}) || time.Since(start) != 20*time.Second {
+			t.Errorf("got %+v, %v after %v, want the error of the context after 20 s", res, err, time.Since(start))
+		}
+		if left := leftOf(t, l, keyU.Key); left != "closed 5" {
+			t.Errorf("%s left, want 5 tokens", left)
+		}
+	})
 }

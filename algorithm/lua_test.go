@@ -79,7 +79,7 @@ func manyPrograms(t testing.TB) map[string]*compose.Program {
 	return programs
 }
 
-// Luacheck finds nothing in the scripts that .luacheckrc does not allow: no error of syntax, and
+// Luacheck finds nothing in the scripts that .ci/luacheckrc does not allow: no error of syntax, and
 // no global but those of a server. It is slow, so it is skipped with -short.
 func TestLuacheck(t *testing.T) {
 	if testing.Short() {
@@ -87,7 +87,7 @@ func TestLuacheck(t *testing.T) {
 	}
 	t.Parallel()
 	luacheck, dir := weirtest.NeedProgram(t, "luacheck"), t.TempDir()
-	const config = "../.luacheckrc"
+	const config = "../.ci/luacheckrc"
 	if _, err := os.Stat(config); err != nil { // go test notes it, and so runs again if it changes
 		t.Fatal(err)
 	}

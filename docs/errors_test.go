@@ -13,7 +13,7 @@ import (
 func TestErrors(t *testing.T) {
 	page := readFile(t, "docs/reference/errors.md")
 	for _, source := range []struct{ file, pattern, format string }{
-		{"errors.go", `(?m)^\t(Err\w+) `, "`weir.%`"},
+		{"weir.go", `(?m)^\t(Err\w+) `, "`weir.%`"},
 		{"store/errors.go", `(?m)^\t(Err\w+) `, "`store.%`"},
 		{"store/internal/errreply/errreply.go", `(?m)^\t"([A-Z]+)": +true`, "`%`"},
 		{"store/postgres/errors.go", `(?m)^\t"(\w{5})": +"`, "%"},

@@ -137,7 +137,7 @@ func markdown(t *testing.T) map[string]string {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && strings.HasPrefix(d.Name(), "."):
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".github":
 			return filepath.SkipDir
 		case filepath.Ext(path) != ".md" && d.Name() != "llms.txt" || !d.Type().IsRegular():
 			return nil
