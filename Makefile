@@ -71,4 +71,4 @@ TAG ?=
 
 release: ## Check that VERSION can be released, or with TAG=1, release it: see VERSIONING.md.
 	$(if $(TAG),.ci/run && $(MAKE) long)
-	cd .ci/release && go run . -version '$(VERSION)' $(if $(TAG),-tag)
+	.ci/release '$(VERSION)' $(if $(TAG),tag)
