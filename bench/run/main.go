@@ -50,7 +50,7 @@ var plans = map[string]struct{ each, once []step }{
 		each: []step{
 			{bench: "^BenchmarkMemory$|^BenchmarkMemoryParallel$/./keys=1000$|^BenchmarkAround$", time: "20ms"},
 			{bench: "^Benchmark(Redis|Rueidis)$|^BenchmarkRedigo$/impl=(floor|weir-bucket|weir-gcra|redisstore)$|^BenchmarkCoalesce$/./callers=64$|^BenchmarkPrefetch$/./callers=1$", time: "30ms"},
-			{bench: "^Benchmark(Server|Rules|SlidingLog)$|^BenchmarkAlgorithms$/././limit=100$|^Benchmark(Postgres|SQLite|NATS|Threads)", time: "20ms"},
+			{bench: "^Benchmark(Server|Rules)$|^BenchmarkAlgorithms$/././limit=100$|^BenchmarkAlgorithms$/impl=slidinglog/decision=allowed|^Benchmark(Postgres|SQLite|NATS|Threads)", time: "20ms"},
 		},
 		once: []step{
 			{bench: "^BenchmarkCluster$", time: "50ms", count: true},
