@@ -1,8 +1,9 @@
 package simulate
 
 import (
-	"container/heap"
 	"context"
+	"slices"
+	"sort"
 	"strconv"
 	"time"
 
@@ -40,24 +41,8 @@ type Play struct {
 // An event is a request, or the release of the lease of one.
 type event struct {
 	Arrival
-	try     int
+	try     int    // 0 for a release
 	release string // the ID of the lease
-	seq     int    // orders events at the same time
-}
-
-// events is a heap, the earliest first.
-type events []event
-
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
-	return e[i].At < e[j].At || e[i].At == e[j].At && e[i].seq < e[j].seq
-}
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
 }
 
 // Run sends the traffic.
@@ -68,24 +53,16 @@ func (p Play) Run(ctx context.Context) error {
 		return err
 	}
 	each := make([]weir.Result, len(p.Policy.Rules))
-	var later events // retries and releases
-	seq, asked := 0, 0
-	push := func(e event) {
-		seq++
-		e.seq = seq
-		heap.Push(&later, e)
+	asked, queue := 0, []event(nil)
+	for _, a := range p.Arrivals {
+		queue = append(queue, event{Arrival: a, try: 1})
 	}
-	arrivals := p.Arrivals
-	next := func(before time.Duration) (event, bool) {
-		switch {
-		case len(later) > 0 && later[0].At < before && (len(arrivals) == 0 || later[0].At <= arrivals[0].At):
-			return heap.Pop(&later).(event), true
-		case len(arrivals) > 0 && arrivals[0].At < before:
-			first := arrivals[0]
-			arrivals = arrivals[1:]
-			return event{Arrival: first, try: 1}, true
-		}
-		return event{}, false
+	// A retry or a release comes before the arrivals at the same time.
+	push := func(e event) {
+		i := sort.Search(len(queue), func(i int) bool {
+			return queue[i].At > e.At || queue[i].At == e.At && queue[i].try == 1
+		})
+		queue = slices.Insert(queue, i, e)
 	}
 	for at := time.Duration(0); at < p.Length; at += p.Look {
 		now = p.Start.Add(at)
@@ -94,7 +71,9 @@ func (p Play) Run(ctx context.Context) error {
 			return err
 		}
 		p.Peeked(at, res)
-		for e, ok := next(at + p.Look); ok; e, ok = next(at + p.Look) {
+		for len(queue) > 0 && queue[0].At < at+p.Look {
+			e := queue[0]
+			queue = queue[1:]
 			now = p.Start.Add(e.At)
 			r := weir.Request{Key: p.Key(e.Client)}
 			if e.release != "" {
