@@ -94,20 +94,6 @@ func BenchmarkAlgorithms(b *testing.B) {
 	}
 }
 
-// TestAlgorithms checks that all give the answers that the benchmark expects.
-func TestAlgorithms(t *testing.T) {
-	rdb := connect(t)
-	for _, c := range contestants {
-		for _, allowed := range []bool{true, false} {
-			t.Run(c.name+"/"+decision(allowed), func(t *testing.T) {
-				s := c.scene(t, rdb, 100, allowed)
-				s.prepare(t)
-				s.askAll(t, 5*depth, allowed, s.key)
-			})
-		}
-	}
-}
-
 func (c contestant) scene(tb testing.TB, rdb *redis.Client, n int64, allowed bool) scene {
 	tb.Helper()
 	now, pace := time.Unix(1_700_000_000, 0), time.Duration(0)

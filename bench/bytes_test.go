@@ -141,7 +141,7 @@ func throttle(st store.Store, opts *weir.Options) (asker, error) {
 // the state.
 func BenchmarkBytes(b *testing.B) {
 	for _, f := range footprints {
-		benchBytes(b, "state="+f.name, f.calls, f.record)
+		benchBytes(b, "state="+f.name, f.calls, true, f.record)
 	}
 }
 
@@ -173,7 +173,7 @@ var peerFootprints = []struct {
 // BenchmarkPeerBytes is BenchmarkBytes of limiters that are compared.
 func BenchmarkPeerBytes(b *testing.B) {
 	for _, p := range peerFootprints {
-		benchBytes(b, "impl="+p.name, 1, func(tb testing.TB, rdb *redis.Client) (ask func(string), done func()) {
+		benchBytes(b, "impl="+p.name, 1, false, func(tb testing.TB, rdb *redis.Client) (ask func(string), done func()) {
 			r := p.make(tb, rdb)
 			return func(caller string) {
 				if ok, err := r.allow(context.Background(), caller); err != nil || !ok {
@@ -185,13 +185,18 @@ func BenchmarkPeerBytes(b *testing.B) {
 }
 
 // benchBytes asks for each caller a number of times. start returns what asks, and what sends
-// requests that were not sent yet.
-func benchBytes(b *testing.B, name string, calls int, start func(testing.TB, *redis.Client) (ask func(caller string), done func())) {
+// requests that were not sent yet. If known is true, the memory of the script does not count.
+func benchBytes(b *testing.B, name string, calls int, known bool, start func(testing.TB, *redis.Client) (ask func(caller string), done func())) {
 	b.Run(name, func(b *testing.B) {
 		var bytes float64
 		for b.Loop() {
 			s := newServer(b, server.Options{}) // a hash table keeps its size when keys are deleted
 			meter, rdb := newClient(s.Addr), newClient(s.Addr)
+			if known {
+				ask, done := start(b, rdb)
+				ask("first")
+				done()
+			}
 			before := usedMemory(b, meter)
 			ask, done := start(b, rdb)
 			for i := range callers() {

@@ -225,19 +225,6 @@ func benchServer(b *testing.B, rdb *redis.Client, contenders []*remote) {
 	}
 }
 
-// TestRemotesAllow checks that every contender allows what the benchmarks ask, one
-// by one and in a pipeline.
-func TestRemotesAllow(t *testing.T) {
-	for _, r := range remotes(t, connect(t)) {
-		t.Run(r.name, func(t *testing.T) {
-			for range 2 {
-				r.askAll(t, depth, true, func(i int) []string { return []string{someKeys(depth)[i]} })
-			}
-		})
-	}
-	others(t, connect(t)) // fails unless all are allowed
-}
-
 // peer returns a remote of another limiter, which is asked one by one. It keeps the state of a key
 // under prefix and the key.
 func peer(rdb *redis.Client, name, prefix string, allow func(ctx context.Context, key string) (bool, error)) *remote {

@@ -118,11 +118,8 @@ func (s *Server) wait() error {
 	}
 }
 
-// Stop ends the server. A nil Server has ended.
+// Stop ends the server.
 func (s *Server) Stop() {
-	if s == nil {
-		return
-	}
 	s.stop()
 	<-s.done
 	_ = os.RemoveAll(s.dir)
