@@ -31,7 +31,7 @@ var templates = template.Must(template.New("").Parse(source))
 // what the page does not show. The results are read from the files results and many, which has
 // what the command large measured.
 func write(root, results, many string) (map[string]string, error) {
-	m := &measured{map[string]string{}, map[string][]float64{}, map[string]bool{}, map[string]bool{}}
+	m := &measured{map[string]string{}, map[string][]float64{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	largeResults, err := m.add(many)
 	if err != nil {
 		return nil, err
@@ -236,17 +236,6 @@ func (m *measured) Rows(names string, columns ...string) string {
 		rows = append(rows, row)
 	}
 	return strings.Join(rows, "\n")
-}
-
-// Bars returns a chart of a query, in which a star stands for each of the names, as in Rows.
-func (m *measured) Bars(title, query, names string) string {
-	var labels, bars []string
-	for name := range strings.SplitSeq(names, "|") {
-		name, label, _ := strings.Cut(name, "=")
-		s, _ := m.stat(strings.ReplaceAll(query, "*", name))
-		labels, bars = append(labels, fmt.Sprintf("%q", label)), append(bars, fmt.Sprint(rounded(s.Center)))
-	}
-	return fmt.Sprintf("```mermaid\nxychart-beta horizontal\n    title %q\n    x-axis [%s]\n    bar [%s]\n```", title, strings.Join(labels, ", "), strings.Join(bars, ", "))
 }
 
 // Config returns a setting of the run, such as the version of Go.

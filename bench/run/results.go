@@ -18,7 +18,8 @@ import (
 type measured struct {
 	config  map[string]string    // of the last benchmark
 	series  map[string][]float64 // by the name of a benchmark and the unit: a value for each round
-	shown   map[string]bool      // the names of the benchmarks that the page shows
+	names   map[string]bool      // of the benchmarks
+	shown   map[string]bool      // those that the page shows
 	missing map[string]bool      // those that it would show
 }
 
@@ -39,6 +40,7 @@ func (m *measured) add(path string) ([]*benchfmt.Result, error) {
 			for _, c := range line.Config {
 				m.config[c.Key] = string(c.Value)
 			}
+			m.names[m.name(line)] = true
 			for _, v := range line.Values {
 				name := m.name(line) + " " + cmp.Or(v.OrigUnit, v.Unit)
 				value := v.Value
@@ -96,7 +98,7 @@ func (m *measured) values(query string) []float64 {
 	for i := range values {
 		values[i] *= u.factor
 	}
-	if values == nil {
+	if !m.names[name] {
 		m.missing[name[:strings.IndexByte(name, '/')]] = true
 	}
 	m.shown[name] = true
