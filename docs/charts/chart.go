@@ -35,8 +35,8 @@ type chart struct {
 
 // The classes of what is drawn, which style gives colours. An area has a line on top of it.
 const (
-	blue, orange, black, grey  = "blue", "orange", "black", "grey"
-	area, dashed, faint, shade = "area", "dashed", "faint", "shade"
+	blue, orange, black, grey = "blue", "orange", "black", "grey"
+	area, dashed, faint       = "area", "dashed", "faint"
 )
 
 // The colours are those of Okabe and Ito, "Color universal design" (2008), so that colour-blind

@@ -220,13 +220,12 @@ func ping(addr string) error {
 
 // Version returns the name and the version of a server, for example "Redis 7.0.15".
 func Version(ctx context.Context, rdb redis.UniversalClient) (string, error) {
-	info, err := rdb.Info(ctx, "server").Result()
+	info, err := rdb.InfoMap(ctx, "server").Result()
 	if err != nil {
 		return "", err
 	}
-	for _, name := range []string{"Valkey", "Redis"} {
-		if _, text, ok := strings.Cut(info, strings.ToLower(name)+"_version:"); ok {
-			version, _, _ := strings.Cut(text, "\r")
+	for _, name := range []string{"Valkey", "Redis"} { // Valkey has both
+		if version := info["Server"][strings.ToLower(name)+"_version"]; version != "" {
 			return name + " " + version, nil
 		}
 	}
