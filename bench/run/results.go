@@ -54,8 +54,11 @@ func (m *measured) add(path string) ([]*benchfmt.Result, error) {
 	return all, lines.Err()
 }
 
-// name returns the name of a benchmark without the number of threads.
+// name returns the name of a benchmark without the number of threads, which Go adds if it is not 1.
 func (m *measured) name(r *benchfmt.Result) string {
+	if m.config["gomaxprocs"] == "1" {
+		return string(r.Name.Full())
+	}
 	return strings.TrimSuffix(string(r.Name.Full()), "-"+m.config["gomaxprocs"])
 }
 
