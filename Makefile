@@ -24,7 +24,7 @@ run-test run-test-all: run-%:
 
 judge = $(if $(shell cat $(verdict)),$(error $(shell cat $(verdict); rm $(verdict))))rm $(verdict)
 
-bench: ## Every benchmark, docs/performance.md, and parts of README.md and docs/compare.md: 21 minutes.
+bench: ## Every benchmark, docs/performance.md, and a part of README.md: 21 minutes.
 	cd bench && go run ./run full
 
 bench-quick: ## What docs/performance.md compares, in 4 minutes.
@@ -71,4 +71,4 @@ TAG ?=
 
 release: ## Check that VERSION can be released, or with TAG=1, release it: see docs/versioning.md.
 	$(if $(TAG),.ci/run && $(MAKE) long)
-	cd .ci/release && go run . -version '$(VERSION)' $(if $(TAG),-tag)
+	.ci/release '$(VERSION)' $(if $(TAG),tag)

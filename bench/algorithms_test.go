@@ -69,10 +69,18 @@ var contestants = []contestant{
 
 func steps(n int64) time.Duration { return time.Duration(n) * step }
 
+func decision(allowed bool) string {
+	if allowed {
+		return "allowed"
+	}
+	return "denied"
+}
+
 // BenchmarkAlgorithms compares what a decision of one token costs a server, by
 // algorithm, under a limit of 100 and of 100,000. To be allowed, a request comes each
 // time that a token is back, on a key that was in use for a whole window. To be denied,
-// it comes to a key without a token. Time is virtual.
+// it comes to a key without a token. Time is virtual. A SlidingLog of 100 entries is about as long
+// as a listpack may be, and a longer one is a skip list on the server.
 func BenchmarkAlgorithms(b *testing.B) {
 	rdb := connect(b)
 	for _, c := range contestants {
@@ -82,20 +90,6 @@ func BenchmarkAlgorithms(b *testing.B) {
 					c.scene(b, rdb, n, allowed).run(rdb)(b)
 				})
 			}
-		}
-	}
-}
-
-// TestAlgorithms checks that all give the answers that the benchmark expects.
-func TestAlgorithms(t *testing.T) {
-	rdb := connect(t)
-	for _, c := range contestants {
-		for _, allowed := range []bool{true, false} {
-			t.Run(c.name+"/"+decision(allowed), func(t *testing.T) {
-				s := c.scene(t, rdb, 100, allowed)
-				s.prepare(t)
-				s.askAll(t, 5*depth, allowed, s.key)
-			})
 		}
 	}
 }

@@ -31,15 +31,6 @@ func BenchmarkAround(b *testing.B) {
 	}
 }
 
-// TestAround checks that all give the expected answers.
-func TestAround(t *testing.T) {
-	for _, c := range arounds(t) {
-		for range 3 {
-			c.call(t)
-		}
-	}
-}
-
 type around struct {
 	name string
 	call func(testing.TB)

@@ -5,12 +5,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/sethvargo/go-limiter"
+	"github.com/sethvargo/go-redisstore"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
@@ -141,61 +141,103 @@ func throttle(st store.Store, opts *weir.Options) (asker, error) {
 // the state.
 func BenchmarkBytes(b *testing.B) {
 	for _, f := range footprints {
-		b.Run("state="+f.name, func(b *testing.B) {
-			var bytes float64
-			for b.Loop() {
-				bytes = f.measure(b)
-			}
-			b.ReportMetric(bytes, "bytes/key")
-			b.ReportMetric(0, "ns/op") // hides the time
+		benchBytes(b, "state="+f.name, f.calls, true, f.record)
+	}
+}
+
+// slow is the period of a rate under which no key expires while others are added.
+const slow = time.Hour
+
+// peerFootprints are limiters with one rule, on the server's clock.
+var peerFootprints = []struct {
+	name string
+	make func(testing.TB, *redis.Client) *remote
+}{
+	{"weir-bucket", func(tb testing.TB, rdb *redis.Client) *remote {
+		bucket := algorithm.TokenBucket{Refill: algorithm.Every(slow), Capacity: int64(burstOf(slow))}
+		return newWeirRedis(tb, rdb, "weir-bucket", policy(weir.Rule{Algorithm: bucket}), nil)
+	}},
+	{"redis_rate", func(_ testing.TB, rdb *redis.Client) *remote { return newRedisRate(rdb, slow) }},
+	{"throttled", func(tb testing.TB, rdb *redis.Client) *remote { return newThrottledRedis(tb, rdb, slow) }},
+	{"ulule", newUluleRedis},
+	{"redisstore", func(tb testing.TB, rdb *redis.Client) *remote {
+		return newRedisstore(tb, rdb, "redisstore", func(c *redisstore.Config) (limiter.Store, error) {
+			return redisstore.NewWithPool(c, newRedigoPool(tb, rdb))
+		})
+	}},
+	{"rueidislimiter", func(tb testing.TB, rdb *redis.Client) *remote {
+		return newRueidisLimiter(tb, rdb, newRueidisClient(tb, rdb))
+	}},
+}
+
+// BenchmarkPeerBytes is BenchmarkBytes of limiters that are compared.
+func BenchmarkPeerBytes(b *testing.B) {
+	for _, p := range peerFootprints {
+		benchBytes(b, "impl="+p.name, 1, false, func(tb testing.TB, rdb *redis.Client) (ask func(string), done func()) {
+			r := p.make(tb, rdb)
+			return func(caller string) {
+				if ok, err := r.allow(context.Background(), caller); err != nil || !ok {
+					tb.Fatalf("%s: a request for %q: allowed %v, error %v", r.name, caller, ok, err)
+				}
+			}, func() {}
 		})
 	}
 }
 
-func (f *footprint) measure(tb testing.TB) float64 {
-	tb.Helper()
-	s := newServer(tb, server.Options{}) // a hash table keeps its size when keys are deleted
-	defer s.Stop()
-	rdb := newClient(s.Addr)
-	defer func() { _ = rdb.Close() }()
+// benchBytes asks for each caller a number of times. start returns what asks, and what sends
+// requests that were not sent yet. If known is true, the memory of the script does not count.
+func benchBytes(b *testing.B, name string, calls int, known bool, start func(testing.TB, *redis.Client) (ask func(caller string), done func())) {
+	b.Run(name, func(b *testing.B) {
+		var bytes float64
+		for b.Loop() {
+			s := newServer(b, server.Options{}) // a hash table keeps its size when keys are deleted
+			meter, rdb := newClient(s.Addr), newClient(s.Addr)
+			if known {
+				ask, done := start(b, rdb)
+				ask("first")
+				done()
+			}
+			before := usedMemory(b, meter)
+			ask, done := start(b, rdb)
+			for i := range callers() {
+				for range calls {
+					ask(user(i))
+				}
+			}
+			done()
+			bytes = float64(usedMemory(b, meter)-before) / float64(callers())
+			_, _ = meter.Close(), rdb.Close()
+			s.Stop()
+		}
+		b.ReportMetric(bytes, "bytes/key")
+		b.ReportMetric(0, "ns/op") // hides the time
+	})
+}
 
+// record starts a limiter whose calls are sent in pipelines.
+func (f footprint) record(tb testing.TB, rdb *redis.Client) (ask func(caller string), done func()) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	st := goredis.New(rdb)
 	tape := &recorder{Store: st}
-	ask, err := f.new(tape, &weir.Options{Clock: func() time.Time { return now }})
+	decide, err := f.new(tape, &weir.Options{Clock: func() time.Time { return now }})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ctx := context.Background()
-	play := func() {
-		st.EvalBatch(ctx, tape.calls)
-		for _, c := range tape.calls {
-			if c.Err != nil || !passed(c.Reply) {
-				tb.Fatalf("%v: reply %v, error %v", c.Keys, c.Reply, c.Err)
-			}
+	done = func() {
+		n := len(tape.calls)
+		if allowed, err := tape.flush(context.Background(), st); err != nil || allowed != n {
+			tb.Fatalf("%d of %d calls were allowed, error %v", allowed, n, err)
 		}
-		tape.calls = tape.calls[:0]
 	}
-	call := func(caller string) {
+	return func(caller string) {
 		now = now.Add(f.step)
-		if err := ask(ctx, caller); !errors.Is(err, errRecorded) {
+		if err := decide(context.Background(), caller); !errors.Is(err, errRecorded) {
 			tb.Fatalf("recording a call: %v", err)
 		}
 		if len(tape.calls) == depth {
-			play()
+			done()
 		}
-	}
-
-	call("first") // makes the script known, which takes memory too
-	play()
-	before := usedMemory(tb, rdb)
-	for i := range callers() {
-		for range f.calls {
-			call(user(i))
-		}
-	}
-	play()
-	return float64(usedMemory(tb, rdb)-before) / float64(callers())
+	}, done
 }
 
 // usedMemory returns the bytes that the server uses, after it has dropped all other
@@ -207,24 +249,13 @@ func usedMemory(tb testing.TB, rdb *redis.Client) int64 {
 		tb.Fatal(err)
 	}
 	for {
-		if infoNumber(tb, rdb, "clients", "connected_clients") == 1 {
-			return infoNumber(tb, rdb, "memory", "used_memory")
+		info, err := readInfo(rdb, "clients", "memory")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if info["connected_clients"] == 1 {
+			return int64(info["used_memory"])
 		}
 		time.Sleep(time.Millisecond) // until the server has dropped them
 	}
-}
-
-func infoNumber(tb testing.TB, rdb *redis.Client, section, name string) int64 {
-	tb.Helper()
-	info, err := rdb.Info(context.Background(), section).Result()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(info, "\r\n"+name+":")
-	text, _, _ := strings.Cut(rest, "\r")
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		tb.Fatalf("INFO %s: %s: %v", section, name, err)
-	}
-	return n
 }

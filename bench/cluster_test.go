@@ -23,35 +23,14 @@ type cluster struct {
 
 // clusters are clusters of 1, 2 and 3 masters. They serve every round, because a node of a
 // cluster serves no request in the first two seconds.
-var clusters = sync.OnceValues(func() ([]cluster, error) {
-	made := make([]cluster, 3)
-	errs := make([]error, len(made))
-	var wg sync.WaitGroup
+var clusters = sync.OnceValues(func() (made [3]cluster, err error) {
 	for i := range made {
-		wg.Go(func() { made[i], errs[i] = newCluster(i + 1) })
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
+		if made[i], err = newCluster(i + 1); err != nil {
+			break
 		}
 	}
-	return made, nil
+	return made, err
 })
-
-// stopClusters ends the servers of clusters.
-func stopClusters() {
-	clusterServers.Lock()
-	defer clusterServers.Unlock()
-	for _, s := range clusterServers.list {
-		s.Stop()
-	}
-}
-
-var clusterServers struct {
-	sync.Mutex
-	list []*server.Server
-}
 
 // newCluster starts masters that do not know each other. The client knows which of them
 // has a slot.
@@ -64,9 +43,7 @@ func newCluster(masters int) (cluster, error) {
 		if err != nil {
 			return c, err
 		}
-		clusterServers.Lock()
-		clusterServers.list = append(clusterServers.list, s)
-		clusterServers.Unlock()
+		kept = append(kept, s)
 		first, end := i*slots/masters, (i+1)*slots/masters
 		owned = append(owned, redis.ClusterSlot{Start: first, End: end - 1, Nodes: []redis.ClusterNode{{Addr: s.Addr}}})
 		node := newClient(s.Addr)

@@ -27,11 +27,13 @@ require (
 	github.com/weir-go/weir/store/nats v0.0.0-00010101000000-000000000000
 	github.com/weir-go/weir/store/postgres v0.0.0-00010101000000-000000000000
 	github.com/weir-go/weir/store/sqlite v0.0.0-00010101000000-000000000000
+	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
 	golang.org/x/time v0.16.0
 	modernc.org/sqlite v1.50.0
 )
 
 require (
+	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect

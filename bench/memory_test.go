@@ -91,21 +91,6 @@ func eachLocal(b *testing.B, f func(b *testing.B, allow func(string) bool, draws
 	}
 }
 
-// TestMemoryLimitersAllow checks that every limiter allows what the benchmarks
-// ask, and does not mistake one key for another.
-func TestMemoryLimitersAllow(t *testing.T) {
-	for _, l := range locals {
-		t.Run(l.name, func(t *testing.T) {
-			allow := l.make(t)
-			for i, key := range append(someKeys(100), someKeys(100)...) {
-				if !allow(key) {
-					t.Fatalf("request %d, for %q, was denied", i+1, key)
-				}
-			}
-		})
-	}
-}
-
 // The algorithms of most benchmarks refill a token in each second.
 var (
 	gcra        = algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}

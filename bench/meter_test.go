@@ -3,8 +3,8 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -113,23 +113,26 @@ func (m *meter) read(tb testing.TB) reading {
 
 // readNode reads three sections of INFO.
 func readNode(rdb *redis.Client) (reading, error) {
-	ctx := context.Background()
-	pipe := rdb.Pipeline()
-	commands, stats, cpu := pipe.Info(ctx, "commandstats"), pipe.Info(ctx, "stats"), pipe.Info(ctx, "cpu")
-	if _, err := pipe.Exec(ctx); err != nil {
-		return reading{}, err
-	}
-	r, err := readCommands(commands.Val())
+	info, err := rdb.InfoMap(context.Background(), "commandstats").Result()
 	if err != nil {
 		return reading{}, err
 	}
-	numbers := map[string]float64{}
-	for line := range strings.Lines(stats.Val() + cpu.Val()) {
-		if name, text, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			if n, err := strconv.ParseFloat(text, 64); err == nil {
-				numbers[name] = n
-			}
+	var r reading
+	for name, text := range info["Commandstats"] { // such as "calls=2,usec=31,usec_per_call=15.50"
+		var calls, micros int64
+		if _, err := fmt.Sscanf(text, "calls=%d,usec=%d", &calls, &micros); err != nil {
+			return reading{}, fmt.Errorf("INFO commandstats: %s: %q: %w", name, text, err)
 		}
+		switch name {
+		case "cmdstat_evalsha":
+			r.shaCalls, r.scriptMicros = calls, micros
+		case "cmdstat_eval", "cmdstat_fcall":
+			r.otherCalls += calls
+		}
+	}
+	numbers, err := readInfo(rdb, "stats", "cpu")
+	if err != nil {
+		return reading{}, err
 	}
 	r.in, r.out = int64(numbers["total_net_input_bytes"]), int64(numbers["total_net_output_bytes"])
 	// The other threads free memory. Redis 6.0 reports only all threads together.
@@ -144,34 +147,21 @@ func readNode(rdb *redis.Client) (reading, error) {
 	return r, nil
 }
 
-// readCommands adds up INFO commandstats, which has lines such as
-// "cmdstat_evalsha:calls=2,usec=31,usec_per_call=15.50".
-func readCommands(info string) (reading, error) {
-	var r reading
-	for line := range strings.Lines(info) {
-		name, fields, ok := strings.Cut(line, ":")
-		if !ok {
-			continue
+// readInfo returns the numbers in sections of INFO.
+func readInfo(rdb *redis.Client, sections ...string) (map[string]float64, error) {
+	numbers := map[string]float64{}
+	for _, section := range sections {
+		info, err := rdb.InfoMap(context.Background(), section).Result()
+		if err != nil {
+			return nil, err
 		}
-		var calls, micros int64
-		var err error
-		for field := range strings.SplitSeq(strings.TrimSpace(fields), ",") {
-			switch key, value, _ := strings.Cut(field, "="); key {
-			case "calls":
-				calls, err = strconv.ParseInt(value, 10, 64)
-			case "usec":
-				micros, err = strconv.ParseInt(value, 10, 64)
+		for _, lines := range info {
+			for name, text := range lines {
+				if n, err := strconv.ParseFloat(text, 64); err == nil {
+					numbers[name] = n
+				}
 			}
-			if err != nil {
-				return reading{}, err
-			}
-		}
-		switch name {
-		case "cmdstat_evalsha":
-			r.shaCalls, r.scriptMicros = calls, micros
-		case "cmdstat_eval", "cmdstat_fcall":
-			r.otherCalls += calls
 		}
 	}
-	return r, nil
+	return numbers, nil
 }

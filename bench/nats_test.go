@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,53 +46,33 @@ func bucket(tb testing.TB, storage jetstream.StorageType) jetstream.JetStream {
 	return js
 }
 
-// BenchmarkNATS makes decisions on NATS, beside Redis in the same run. Each caller asks one
-// after the other. The callers of impl=…-apart have a store each, as if each were a process of
-// its own, and compete for a key.
+// BenchmarkNATS makes decisions on NATS, beside Redis in the same run. The callers of impl=…-apart
+// have a store each, as if each were a process of its own, and compete for a key.
 func BenchmarkNATS(b *testing.B) {
-	rdb := connect(b)
-	file, memory := weirnats.New(bucket(b, jetstream.FileStorage), "limits"), bucket(b, jetstream.MemoryStorage)
-	limiters := func(stores ...store.Store) []*weir.Limiter {
-		var list []*weir.Limiter
-		for _, st := range stores {
-			list = append(list, newLimiter(b, st, policy(weir.Rule{Algorithm: gcra}), nil))
-		}
-		return list
-	}
-	pair := newLimiter(b, weirnats.New(memory, "limits"), weir.Policy{Name: benchName, Segments: []string{"all", "user"}, Rules: []weir.Rule{
+	memory := bucket(b, jetstream.MemoryStorage)
+	one := func() store.Store { return weirnats.New(memory, "limits") }
+	pair := newLimiter(b, one(), weir.Policy{Name: benchName, Segments: []string{"all", "user"}, Rules: []weir.Rule{
 		{Name: "all", By: []string{"all"}, Algorithm: gcra}, {Name: "user", Algorithm: gcra},
 	}}, nil)
-	one := weirnats.New(memory, "limits")
-	apart := make([]store.Store, 16)
+	var turn atomic.Int64
+	var apart [16]func(context.Context, string) error
 	for i := range apart {
-		apart[i] = weirnats.New(memory, "limits")
+		apart[i] = decides(b, one(), true, gcra, "one")
 	}
-	for _, r := range []struct {
-		name string
-		lims []*weir.Limiter
-		more []string // segments of the key before the last
-	}{
-		{"redis", limiters(goredis.New(rdb)), nil},
-		{"nats-memory", limiters(one), nil},
-		{"nats-file", limiters(file), nil},
-		{"nats-coalesce", limiters(store.Coalesce(one)), nil},
-		{"nats-apart", limiters(apart...), nil},
-		{"nats-two-rules", []*weir.Limiter{pair}, []string{"all"}},
-	} {
-		for _, keys := range []int{1, remoteKeys} {
-			for _, callers := range []int{1, 16} {
-				draws := drawKeys(keys)
-				b.Run(fmt.Sprintf("impl=%s/keys=%d/callers=%d", r.name, keys, callers), func(b *testing.B) {
-					fromCallers(b, callers, func(i int) error {
-						res, err := r.lims[i%len(r.lims)].Allow(context.Background(), append(r.more[:len(r.more):len(r.more)], draws.at(i))...)
-						if err == nil && !res.Allowed {
-							err = fmt.Errorf("a request was denied: %+v", res)
-						}
-						return err
-					})
-					b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
-				})
+	benchRows(b, []row{
+		{name: "redis", ask: decides(b, goredis.New(connect(b)), true, gcra, "one")},
+		{name: "nats-memory", ask: decides(b, one(), true, gcra, "one")},
+		{name: "nats-file", ask: decides(b, weirnats.New(bucket(b, jetstream.FileStorage), "limits"), true, gcra, "one")},
+		{name: "nats-coalesce", ask: decides(b, store.Coalesce(one()), true, gcra, "one")},
+		{name: "nats-apart", ask: func(ctx context.Context, key string) error {
+			return apart[turn.Add(1)%int64(len(apart))](ctx, key)
+		}},
+		{name: "nats-two-rules", ask: func(ctx context.Context, key string) error {
+			res, err := pair.Allow(ctx, "all", key)
+			if err == nil && !res.Allowed {
+				err = fmt.Errorf("a request was denied: %+v", res)
 			}
-		}
-	}
+			return err
+		}},
+	}, []load{{1, 1}, {16, 1}, {1, remoteKeys}, {16, remoteKeys}}, plainly)
 }

@@ -72,15 +72,12 @@ func newThrottledRedis(tb testing.TB, rdb *redis.Client, period time.Duration) *
 		tb.Fatal(err)
 	}
 	lim := newThrottledLimiter(tb, st, period)
-	return &remote{
-		name: "throttled",
-		many: true,
-		allow: func(ctx context.Context, key ...string) (bool, error) {
-			limited, _, err := lim.RateLimitCtx(ctx, key[0], 1)
-			return !limited, err
-		},
-		reset: func(ctx context.Context, key ...string) error { return rdb.Del(ctx, prefix+key[0]).Err() },
-	}
+	r := peer(rdb, "throttled", prefix, func(ctx context.Context, key string) (bool, error) {
+		limited, _, err := lim.RateLimitCtx(ctx, key, 1)
+		return !limited, err
+	})
+	r.many = true
+	return r
 }
 
 // newUluleRedis returns ulule's fixed window, which is a script. It counts denied requests.
@@ -91,14 +88,10 @@ func newUluleRedis(tb testing.TB, rdb *redis.Client) *remote {
 		tb.Fatal(err)
 	}
 	lim := limiter.New(st, limiter.Rate{Limit: burst, Period: window})
-	return &remote{
-		name: "ulule",
-		allow: func(ctx context.Context, key ...string) (bool, error) {
-			res, err := lim.Get(ctx, key[0])
-			return err == nil && !res.Reached, err
-		},
-		reset: func(ctx context.Context, key ...string) error { return rdb.Del(ctx, "weir-ulule:"+key[0]).Err() },
-	}
+	return peer(rdb, "ulule", "weir-ulule:", func(ctx context.Context, key string) (bool, error) {
+		res, err := lim.Get(ctx, key)
+		return err == nil && !res.Reached, err
+	})
 }
 
 // newRedisRate returns a limiter that refills a token in each period.
@@ -107,31 +100,18 @@ func newRedisRate(rdb *redis.Client, period time.Duration) *remote {
 	lim, queued := redis_rate.NewLimiter(rdb), redis_rate.NewLimiter(deferred{pipe})
 	limit := redis_rate.Limit{Rate: 1, Period: period, Burst: burstOf(period)}
 	const prefix = benchPrefix + ":"
-	return &remote{
-		name: "redis_rate",
-		allow: func(ctx context.Context, key ...string) (bool, error) {
-			res, err := lim.Allow(ctx, prefix+key[0], limit)
-			return err == nil && res.Allowed == 1, err
-		},
-		queue: func(ctx context.Context, key ...string) error {
-			_, err := queued.Allow(ctx, prefix+key[0], limit)
-			return err
-		},
-		flush: func(ctx context.Context) (int, error) {
-			cmds, err := pipe.Exec(ctx)
-			if err != nil {
-				return 0, err
-			}
-			allowed := 0
-			for _, cmd := range cmds {
-				if reply, err := cmd.(*redis.Cmd).Slice(); err == nil && reply[0] == int64(1) {
-					allowed++
-				}
-			}
-			return allowed, nil
-		},
-		reset: func(ctx context.Context, key ...string) error { return lim.Reset(ctx, prefix+key[0]) },
-	}
+	r := peer(rdb, "redis_rate", prefix, func(ctx context.Context, key string) (bool, error) {
+		res, err := lim.Allow(ctx, prefix+key, limit)
+		return err == nil && res.Allowed == 1, err
+	}).pipelined(pipe, func(ctx context.Context, key string) error {
+		_, err := queued.Allow(ctx, prefix+key, limit)
+		return err
+	}, func(reply any) bool {
+		values, ok := reply.([]any)
+		return ok && values[0] == int64(1)
+	})
+	r.reset = func(ctx context.Context, key ...string) error { return lim.Reset(ctx, prefix+key[0]) }
+	return r
 }
 
 // A deferred is a pipeline that redis_rate can use. The replies of its scripts come

@@ -23,7 +23,9 @@ import (
 var ownPostgres *server.Server
 
 var startPostgres = sync.OnceValue(func() (err error) {
-	ownPostgres, err = server.StartPostgres()
+	if ownPostgres, err = server.StartPostgres(); err == nil {
+		kept = append(kept, ownPostgres)
+	}
 	return err
 })
 
@@ -66,29 +68,6 @@ func pool(tb testing.TB) *pgxpool.Pool {
 
 var sayPostgres sync.Once
 
-// A row is what BenchmarkPostgres asks for a key.
-type row struct {
-	name string
-	ask  func(ctx context.Context, key string) error
-}
-
-// decides returns what asks for a decision over rules with an algorithm, and wants an answer.
-func decides(tb testing.TB, st store.Store, want bool, a algorithm.Algorithm, rules ...string) func(context.Context, string) error {
-	tb.Helper()
-	var list []weir.Rule
-	for _, name := range rules {
-		list = append(list, weir.Rule{Name: name, Algorithm: a})
-	}
-	lim := newLimiter(tb, st, policy(list...), nil)
-	return func(ctx context.Context, key string) error {
-		res, err := lim.Allow(ctx, key)
-		if err == nil && res.Allowed != want {
-			err = fmt.Errorf("the request for %q: allowed %v, want %v", key, res.Allowed, want)
-		}
-		return err
-	}
-}
-
 func rows(tb testing.TB, pool *pgxpool.Pool) []row {
 	tb.Helper()
 	plain := postgres.New(pool)
@@ -99,11 +78,11 @@ func rows(tb testing.TB, pool *pgxpool.Pool) []row {
 		tb.Fatal(err)
 	}
 	return []row{
-		{"floor", func(ctx context.Context, _ string) error { return emptyTrips(ctx, pool) }},
-		{"weir-gcra", decides(tb, plain, true, gcra, "one")},
-		{"weir-coalesce", decides(tb, together, true, gcra, "one")},
-		{"weir-four", decides(tb, plain, true, gcra, "a", "b", "c", "d")},
-		{"weir-denied", func(ctx context.Context, _ string) error { return denied(ctx, "0") }},
+		{name: "floor", ask: func(ctx context.Context, _ string) error { return emptyTrips(ctx, pool) }},
+		{name: "weir-gcra", ask: decides(tb, plain, true, gcra, "one")},
+		{name: "weir-coalesce", ask: decides(tb, together, true, gcra, "one")},
+		{name: "weir-four", ask: decides(tb, plain, true, gcra, "a", "b", "c", "d")},
+		{name: "weir-denied", ask: func(ctx context.Context, _ string) error { return denied(ctx, "0") }},
 	}
 }
 
@@ -129,21 +108,14 @@ func emptyTrips(ctx context.Context, pool *pgxpool.Pool) error {
 func BenchmarkPostgres(b *testing.B) {
 	pool := pool(b)
 	all := rows(b, pool)
-	for _, c := range []struct{ callers, keys int }{{1, remoteKeys}, {16, remoteKeys}, {1, 1}, {16, 1}} {
-		draws := drawKeys(c.keys)
-		for _, r := range all {
-			known := false
-			b.Run(fmt.Sprintf("impl=%s/callers=%d/keys=%d", r.name, c.callers, c.keys), func(b *testing.B) {
-				if !known { // it is called again with more and more decisions
-					each(b, someKeys(c.keys), func(key string) error { return r.ask(b.Context(), key) })
-					known = true
-				}
-				before := wal(b, pool)
-				fromCallers(b, c.callers, func(i int) error { return r.ask(b.Context(), draws.at(i)) })
-				b.ReportMetric(float64(wal(b, pool)-before)/float64(b.N), "wal-B/op")
-			})
-		}
+	for _, r := range all { // makes the keys known
+		each(b, someKeys(remoteKeys), func(key string) error { return r.ask(b.Context(), key) })
 	}
+	benchRows(b, all, []load{{1, remoteKeys}, {16, remoteKeys}, {1, 1}, {16, 1}}, func(b *testing.B, ask func()) {
+		before := wal(b, pool)
+		ask()
+		b.ReportMetric(float64(wal(b, pool)-before)/float64(b.N), "wal-B/op")
+	})
 }
 
 // BenchmarkPostgresMany makes 100 decisions together, and reports the time of each.
@@ -211,15 +183,4 @@ func wal(tb testing.TB, pool *pgxpool.Pool) (bytes int64) {
 		tb.Fatal(err)
 	}
 	return bytes
-}
-
-// TestPostgresRows checks that all rows of BenchmarkPostgres are answered as they expect.
-func TestPostgresRows(t *testing.T) {
-	for _, r := range rows(t, pool(t)) {
-		for range 2 {
-			if err := r.ask(t.Context(), "0"); err != nil {
-				t.Errorf("%s: %v", r.name, err)
-			}
-		}
-	}
 }

@@ -27,7 +27,7 @@ func redigoRemotes(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Helper()
 	st := func() store.Store { return redigo.New(newRedigoPool(tb, rdb)) }
 	return []*remote{
-		newRedigoFloor(newRedigoPool(tb, rdb)),
+		newRedigoFloor(rdb, newRedigoPool(tb, rdb)),
 		newWeirOver(tb, st(), "weir-bucket", "buckt", tokenBucket, nil),
 		newWeirOver(tb, st(), "weir-gcra", benchName, gcra, nil),
 		newWeirOver(tb, st(), "weir-gcra-clock", "clock", gcra, time.Now),
@@ -56,18 +56,14 @@ func newRedigoPool(tb testing.TB, rdb *redis.Client) *redigoclient.Pool {
 }
 
 // newRedigoFloor returns the least that a script costs over redigo.
-func newRedigoFloor(pool *redigoclient.Pool) *remote {
+func newRedigoFloor(rdb *redis.Client, pool *redigoclient.Pool) *remote {
 	lua := redigoclient.NewScript(1, "return 1")
-	return &remote{
-		name: "floor",
-		allow: func(_ context.Context, key ...string) (bool, error) {
-			conn := pool.Get()
-			defer func() { _ = conn.Close() }()
-			n, err := redigoclient.Int(lua.Do(conn, key[0]))
-			return n == 1, err
-		},
-		reset: func(context.Context, ...string) error { return nil },
-	}
+	return peer(rdb, "floor", "", func(_ context.Context, key string) (bool, error) {
+		conn := pool.Get()
+		defer func() { _ = conn.Close() }()
+		n, err := redigoclient.Int(lua.Do(conn, key))
+		return n == 1, err
+	})
 }
 
 // newRedisstore returns go-limiter's token bucket on Redis, which sends its own clock
@@ -80,12 +76,8 @@ func newRedisstore(tb testing.TB, rdb *redis.Client, name string, open func(*red
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &remote{
-		name: name,
-		allow: func(ctx context.Context, key ...string) (bool, error) {
-			_, _, _, ok, err := st.Take(ctx, prefix+key[0])
-			return ok, err
-		},
-		reset: func(ctx context.Context, key ...string) error { return rdb.Del(ctx, prefix+key[0]).Err() },
-	}
+	return peer(rdb, name, prefix, func(ctx context.Context, key string) (bool, error) {
+		_, _, _, ok, err := st.Take(ctx, prefix+key)
+		return ok, err
+	})
 }

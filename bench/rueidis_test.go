@@ -33,11 +33,7 @@ func BenchmarkRueidis(b *testing.B) {
 // clients make them.
 func rueidisRemotes(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Helper()
-	client, err := rueidisclient.NewClient(rueidisOptions(rdb))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(client.Close)
+	client := newRueidisClient(tb, rdb)
 	fork, err := valkeyclient.NewClient(valkeyclient.ClientOption{InitAddress: []string{rdb.Options().Addr}, ForceSingleClient: true, DisableCache: true})
 	if err != nil {
 		tb.Fatal(err)
@@ -45,31 +41,33 @@ func rueidisRemotes(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Cleanup(fork.Close)
 	st := rueidis.New(client)
 	return []*remote{
-		newRueidisFloor(client),
+		newRueidisFloor(rdb, client),
 		newWeirOver(tb, st, "weir-gcra", benchName, gcra, nil),
 		newWeirOver(tb, valkey.New(fork), "weir-gcra-valkey", "vlkey", gcra, nil),
 		newWeirOver(tb, st, "weir-window", "windw", algorithm.FixedWindow{Limit: burst, Window: window}, nil),
 		newWeirOver(tb, st, "weir-window-clock", "clock", algorithm.FixedWindow{Limit: burst, Window: window}, time.Now),
-		newRueidisLimiter(tb, client),
+		newRueidisLimiter(tb, rdb, client),
 	}
 }
 
-// rueidisOptions returns the options of a client of the same server.
-func rueidisOptions(rdb *redis.Client) rueidisclient.ClientOption {
-	return rueidisclient.ClientOption{InitAddress: []string{rdb.Options().Addr}, ForceSingleClient: true, DisableCache: true}
+// newRueidisClient returns a client of the same server.
+func newRueidisClient(tb testing.TB, rdb *redis.Client) rueidisclient.Client {
+	tb.Helper()
+	client, err := rueidisclient.NewClient(rueidisclient.ClientOption{InitAddress: []string{rdb.Options().Addr}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(client.Close)
+	return client
 }
 
 // newRueidisFloor returns the least that a script costs over rueidis.
-func newRueidisFloor(client rueidisclient.Client) *remote {
+func newRueidisFloor(rdb *redis.Client, client rueidisclient.Client) *remote {
 	lua := rueidisclient.NewLuaScript("return 1")
-	return &remote{
-		name: "floor",
-		allow: func(ctx context.Context, key ...string) (bool, error) {
-			n, err := lua.Exec(ctx, client, key[:1], nil).AsInt64()
-			return n == 1, err
-		},
-		reset: func(context.Context, ...string) error { return nil },
-	}
+	return peer(rdb, "floor", "", func(ctx context.Context, key string) (bool, error) {
+		n, err := lua.Exec(ctx, client, []string{key}, nil).AsInt64()
+		return n == 1, err
+	})
 }
 
 // newWeirOver returns a limiter over st, whose name makes its keys as long as the others'.
@@ -92,7 +90,7 @@ func newWeirOver(tb testing.TB, st store.Store, name, limiter string, a algorith
 
 // newRueidisLimiter returns the fixed window of rueidislimiter. It sends its own clock
 // to the server, keeps two keys for each caller, and counts denied requests.
-func newRueidisLimiter(tb testing.TB, client rueidisclient.Client) *remote {
+func newRueidisLimiter(tb testing.TB, rdb *redis.Client, client rueidisclient.Client) *remote {
 	tb.Helper()
 	lim, err := rueidislimiter.NewRateLimiter(rueidislimiter.RateLimiterOption{
 		ClientBuilder: func(rueidisclient.ClientOption) (rueidisclient.Client, error) { return client, nil },
@@ -103,15 +101,13 @@ func newRueidisLimiter(tb testing.TB, client rueidisclient.Client) *remote {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &remote{
-		name: "rueidislimiter",
-		allow: func(ctx context.Context, key ...string) (bool, error) {
-			res, err := lim.Allow(ctx, key[0])
-			return res.Allowed, err
-		},
-		reset: func(ctx context.Context, key ...string) error {
-			tagged := benchPrefix + ":{" + key[0] + "}"
-			return client.Do(ctx, client.B().Del().Key(tagged, tagged+":ex").Build()).Error()
-		},
+	r := peer(rdb, "rueidislimiter", "", func(ctx context.Context, key string) (bool, error) {
+		res, err := lim.Allow(ctx, key)
+		return res.Allowed, err
+	})
+	r.reset = func(ctx context.Context, key ...string) error {
+		tagged := benchPrefix + ":{" + key[0] + "}"
+		return rdb.Del(ctx, tagged, tagged+":ex").Err()
 	}
+	return r
 }

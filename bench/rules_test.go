@@ -18,14 +18,6 @@ func BenchmarkRules(b *testing.B) {
 	benchServer(b, rdb, contenders)
 }
 
-// TestRules checks that all rules allow what the benchmark asks.
-func TestRules(t *testing.T) {
-	for _, r := range ruleRemotes(t, connect(t)) {
-		r.askAll(t, depth, true, func(int) []string { return []string{"rules"} })
-		r.forget(t, "rules")
-	}
-}
-
 func ruleRemotes(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Helper()
 	var contenders []*remote

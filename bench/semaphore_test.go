@@ -38,25 +38,15 @@ func newSemaphore(tb testing.TB, rdb *redis.Client, n int64, clock func() time.T
 		asked++
 		return []any{n, clock().UnixMicro(), steps(n).Microseconds(), fmt.Sprintf("lease-%012d", asked)}
 	}
-	granted := func(reply []any) bool { return len(reply) == 2 && reply[0] == int64(1) }
-	return &remote{
-		name: "semaphore",
-		allow: func(ctx context.Context, key ...string) (bool, error) {
-			reply, err := semaphore.Run(ctx, rdb, []string{prefix + key[0]}, args()...).Slice()
-			return granted(reply), err
-		},
-		queue: func(ctx context.Context, key ...string) error {
-			return pipe.EvalSha(ctx, semaphore.Hash(), []string{prefix + key[0]}, args()...).Err()
-		},
-		flush: func(ctx context.Context) (allowed int, err error) {
-			cmds, err := pipe.Exec(ctx)
-			for _, cmd := range cmds {
-				if reply, err := cmd.(*redis.Cmd).Slice(); err == nil && granted(reply) {
-					allowed++
-				}
-			}
-			return allowed, err
-		},
-		reset: func(ctx context.Context, key ...string) error { return rdb.Del(ctx, prefix+key[0]).Err() },
+	keys := func(key string) []string { return []string{prefix + key} }
+	granted := func(reply any) bool {
+		values, ok := reply.([]any)
+		return ok && len(values) == 2 && values[0] == int64(1)
 	}
+	return peer(rdb, "semaphore", prefix, func(ctx context.Context, key string) (bool, error) {
+		reply, err := semaphore.Run(ctx, rdb, keys(key), args()...).Result()
+		return granted(reply), err
+	}).pipelined(pipe, func(ctx context.Context, key string) error {
+		return pipe.EvalSha(ctx, semaphore.Hash(), keys(key), args()...).Err()
+	}, granted)
 }

@@ -16,20 +16,25 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	own.Stop()
-	ownPostgres.Stop()
-	stopClusters()
+	for _, s := range kept {
+		s.Stop()
+	}
 	os.Exit(code)
 }
 
 // counted is set if instructions are counted, and not time.
 var counted = os.Getenv("WEIR_BENCH_CALLGRIND") == "1"
 
+// kept are the servers that are stopped at the end.
+var kept []*server.Server
+
 // own is the server that this process starts if WEIR_REDIS_ADDR is not set.
 var own *server.Server
 
 var startOwn = sync.OnceValue(func() (err error) {
-	own, err = server.Start(server.Options{Counted: counted})
+	if own, err = server.Start(server.Options{Counted: counted}); err == nil {
+		kept = append(kept, own)
+	}
 	return err
 })
 

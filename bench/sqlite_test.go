@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -36,22 +35,12 @@ func BenchmarkSQLite(b *testing.B) {
 		b.Fatal(err)
 	}
 	denied := decides(b, st, false, once, "denied")
-	for _, r := range []row{
-		{"floor", func(ctx context.Context, key string) error { return readWrite(ctx, db, key) }},
-		{"weir-gcra", decides(b, st, true, gcra, "one")},
-		{"weir-coalesce", decides(b, store.Coalesce(st), true, gcra, "one")},
-		{"weir-denied", func(ctx context.Context, _ string) error { return denied(ctx, "0") }},
-	} {
-		for _, callers := range []int{1, 16} {
-			if r.name == "floor" && callers > 1 {
-				continue // without a wait for the lock, it would fail
-			}
-			draws := drawKeys(remoteKeys)
-			b.Run(fmt.Sprintf("impl=%s/callers=%d/keys=%d", r.name, callers, remoteKeys), func(b *testing.B) {
-				fromCallers(b, callers, func(i int) error { return r.ask(b.Context(), draws.at(i)) })
-			})
-		}
-	}
+	benchRows(b, []row{
+		{name: "floor", ask: func(ctx context.Context, key string) error { return readWrite(ctx, db, key) }, alone: true}, // without a wait for the lock
+		{name: "weir-gcra", ask: decides(b, st, true, gcra, "one")},
+		{name: "weir-coalesce", ask: decides(b, store.Coalesce(st), true, gcra, "one")},
+		{name: "weir-denied", ask: func(ctx context.Context, _ string) error { return denied(ctx, "0") }},
+	}, []load{{1, remoteKeys}, {16, remoteKeys}}, plainly)
 }
 
 // readWrite reads and writes a row in a transaction.

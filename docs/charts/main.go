@@ -14,61 +14,42 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	pictures, err := drawAll(context.Background())
+	charts, err := all(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, p := range pictures {
-		if err := os.WriteFile(p.file, p.svg, 0o644); err != nil {
+	for _, c := range charts {
+		if err := os.WriteFile(c.file+".svg", c.draw(), 0o644); err != nil {
 			log.Fatal(err)
 		}
 	}
 }
 
-// A picture is a file in this directory.
-type picture struct {
-	file string
-	alt  string // what it shows, for readers who do not see it
-	svg  []byte
-	page string // that shows it, from the root of the repository
-}
-
-// link is the line of the page that shows p.
-func (p picture) link() string {
+// link is the line of the page that shows c.
+func (c chart) link() string {
 	dir := "docs/charts"
-	if p.page != "README.md" {
+	if c.page != "README.md" {
 		dir = "../charts"
 	}
-	return fmt.Sprintf("![%s](%s/%s)", p.alt, dir, p.file)
+	return fmt.Sprintf("![%s](%s/%s.svg)", c.alt, dir, c.file)
 }
 
-// drawAll draws one picture for each setup, one of all setups, one of periods of the calendar,
-// one of two rules, and one of an outage.
-func drawAll(ctx context.Context) ([]picture, error) {
-	var pictures []picture
+// all returns one chart for each setup, one of all setups, one of periods of the calendar, one of
+// two rules, and one of an outage.
+func all(ctx context.Context) ([]chart, error) {
+	var charts []chart
 	var simulations []simulation
 	for _, s := range setups {
-		p, err := simulate(ctx, s)
-		var drawn picture
-		if err == nil {
-			drawn, err = drawTimeline(p)
-		}
+		p, err := simulateSetup(ctx, s)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.title(), err)
 		}
-		simulations, pictures = append(simulations, p), append(pictures, drawn)
+		simulations, charts = append(simulations, p), append(charts, timeline(p))
 	}
-	edge, err := drawEdge(simulations)
+	periods, err := calendars(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pictures = append(pictures, edge)
-	for _, draw := range []func(context.Context) (picture, error){drawCalendar, drawRules, drawOutage} {
-		p, err := draw(ctx)
-		if err != nil {
-			return nil, err
-		}
-		pictures = append(pictures, p)
-	}
-	return pictures, nil
+	rules, err := twoRules(ctx)
+	return append(charts, atEdge(simulations), periods, rules, duringOutage()), err
 }

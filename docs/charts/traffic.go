@@ -8,7 +8,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/store/memory"
+	"github.com/weir-go/weir/docs/playground/simulate"
 )
 
 // The limit of every setup.
@@ -88,9 +88,6 @@ const (
 // epoch is when traffic starts, at the edge of a window.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// look is the time between two peeks at what a setup counts.
-const look = 50 * time.Millisecond
-
 // A simulation is the answers of one setup to the traffic.
 type simulation struct {
 	setup
@@ -106,82 +103,52 @@ type count struct {
 	n  int64
 }
 
-// simulate sends all of the traffic to a limiter of s, in virtual time.
-func simulate(ctx context.Context, s setup) (simulation, error) {
+// simulateSetup sends all of the traffic to a limiter of s.
+func simulateSetup(ctx context.Context, s setup) (simulation, error) {
 	p := simulation{setup: s}
-	now := epoch
-	lim, err := weir.New("charts", memory.New(nil), s.algorithm, &weir.Options{Clock: func() time.Time { return now }})
-	if err != nil {
-		return p, err
-	}
-	observe := func(at time.Duration) error {
-		res, err := lim.Peek(ctx, s.file)
+	counted := func(at time.Duration, res weir.Result) {
 		used := res.Limit - res.Remaining
 		if s.waits {
 			used = turns(res.ResetAfter)
 		}
 		p.counted = record(p.counted, at, used)
-		return err
 	}
-	key := weir.KeyOf(s.file)
-	next, held := arrivals(), []time.Duration(nil) // held: arrivals of the requests that hold a lease
-	for at := time.Duration(0); at <= length; {
-		now = epoch.Add(at)
-		for ; len(held) > 0 && held[0]+s.hold == at; held = held[1:] {
-			if _, err := lim.Decide(ctx, weir.Request{Key: key, Op: weir.Release, ID: held[0].String()}, nil); err != nil {
-				return p, err
-			}
-		}
-		if err := observe(at); err != nil {
-			return p, err
-		}
-		if len(next) > 0 && next[0] == at {
-			next = next[1:]
-			r := weir.Request{Key: key}
-			switch {
-			case s.hold > 0:
-				r.ID = at.String()
-			case s.waits:
-				r.MaxWait = weir.Never
-			}
-			res, err := lim.Decide(ctx, r, nil)
-			switch {
-			case err != nil:
-				return p, err
-			case !res.Allowed:
-				p.denied = append(p.denied, at)
-			default:
-				p.allowed = append(p.allowed, at)
-				p.turns = append(p.turns, at+res.Delay)
-				if s.hold > 0 {
-					held = append(held, at)
-				}
-			}
-			if err := observe(at); err != nil {
-				return p, err
-			}
-		}
-		at = at.Truncate(look) + look
-		if len(next) > 0 {
-			at = min(at, next[0])
-		}
-		if len(held) > 0 {
-			at = min(at, held[0]+s.hold)
-		}
+	wait := time.Duration(0)
+	if s.waits {
+		wait = weir.Never
 	}
-	return p, nil
+	return p, simulate.Play{
+		Policy:   weir.Policy{Name: "charts", Rules: []weir.Rule{{Algorithm: s.algorithm}}},
+		Start:    epoch,
+		Length:   length + 1,
+		Arrivals: arrivals(),
+		Key:      func(int) weir.Key { return weir.KeyOf(s.file) },
+		Wait:     wait,
+		Hold:     s.hold,
+		Look:     50 * time.Millisecond,
+		Peeked:   counted,
+		Decided: func(a simulate.Arrival, _ int, res weir.Result, _ []weir.Result) {
+			counted(a.At, res)
+			if !res.Allowed {
+				p.denied = append(p.denied, a.At)
+				return
+			}
+			p.allowed = append(p.allowed, a.At)
+			p.turns = append(p.turns, a.At+res.Delay)
+		},
+	}.Run(ctx)
 }
 
 // turns returns how many turns of a queue are taken that is empty after d.
 func turns(d time.Duration) int64 { return int64((d*limit + window - 1) / window) }
 
 // arrivals returns when the requests come, no two at the same time.
-func arrivals() []time.Duration {
-	var all []time.Duration
+func arrivals() []simulate.Arrival {
+	var all []simulate.Arrival
 	for _, ph := range traffic {
 		for i := range ph.requests {
 			at := ph.start + (ph.end-ph.start)*time.Duration(i)/time.Duration(ph.requests)
-			all = append(all, at.Truncate(time.Microsecond))
+			all = append(all, simulate.Arrival{At: at.Truncate(time.Microsecond)})
 		}
 	}
 	return all

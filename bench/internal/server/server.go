@@ -118,11 +118,8 @@ func (s *Server) wait() error {
 	}
 }
 
-// Stop ends the server. A nil Server has ended.
+// Stop ends the server.
 func (s *Server) Stop() {
-	if s == nil {
-		return
-	}
 	s.stop()
 	<-s.done
 	_ = os.RemoveAll(s.dir)
@@ -223,13 +220,12 @@ func ping(addr string) error {
 
 // Version returns the name and the version of a server, for example "Redis 7.0.15".
 func Version(ctx context.Context, rdb redis.UniversalClient) (string, error) {
-	info, err := rdb.Info(ctx, "server").Result()
+	info, err := rdb.InfoMap(ctx, "server").Result()
 	if err != nil {
 		return "", err
 	}
-	for _, name := range []string{"Valkey", "Redis"} {
-		if _, text, ok := strings.Cut(info, strings.ToLower(name)+"_version:"); ok {
-			version, _, _ := strings.Cut(text, "\r")
+	for _, name := range []string{"Valkey", "Redis"} { // Valkey has both
+		if version := info["Server"][strings.ToLower(name)+"_version"]; version != "" {
 			return name + " " + version, nil
 		}
 	}

@@ -18,20 +18,15 @@ var start = midnight.Add(-Length / 2)
 // traffic is the first attempts of all requests, and what a denied client does.
 type traffic struct {
 	random   *rand.Rand
-	arrivals []arrival // in order of time
+	arrivals []Arrival // in order of time
 
 	tries int           // how often a request is sent in all
 	retry time.Duration // the time from a denial to the next try; 0 means RetryAfter
 }
 
-type arrival struct {
-	at     time.Duration
-	client int
-}
-
 func (t *traffic) add(at time.Duration, client int) {
 	if at < Length {
-		t.arrivals = append(t.arrivals, arrival{at.Truncate(time.Microsecond), client})
+		t.arrivals = append(t.arrivals, Arrival{at.Truncate(time.Microsecond), client})
 	}
 }
 
@@ -102,6 +97,6 @@ func newTraffic(s Settings) (*traffic, error) {
 	}
 	t := &traffic{random: rand.New(rand.NewPCG(s.Seed, 0)), tries: 1}
 	k.send(t, n)
-	slices.SortStableFunc(t.arrivals, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(t.arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 	return t, nil
 }
