@@ -263,6 +263,56 @@ func TestPostgresForeign(t *testing.T) {
 	}
 }
 
+// An interrupter is a tracer that calls a function before a batch is sent, or when it has ended.
+type interrupter struct {
+	patient
+	begins, ends func()
+}
+
+func (i *interrupter) TraceBatchStart(ctx context.Context, c *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	i.begins()
+	return i.patient.TraceBatchStart(ctx, c, data)
+}
+
+func (i *interrupter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) { i.ends() }
+
+// TestPostgresInterrupted ends the context of a call before anything is sent, and after the server
+// has rejected a statement. In both cases, the server and pgx still agree on which statements are
+// prepared. In the first case, the connection stays open.
+func TestPostgresInterrupted(t *testing.T) {
+	t.Parallel()
+	nothing := func() {}
+	for _, tt := range []struct {
+		name, path, says string // what a call returns whose context has not ended, or ""
+		conns            int64
+	}{{"before", "public", "", 1}, {"after", "nowhere", "Migrate", 2}} {
+		i := &interrupter{patient{t}, nothing, nothing}
+		pool := limiterPool(t, newestPostgres(), param("search_path", tt.path), func(c *pgxpool.Config) { c.MaxConns, c.ConnConfig.Tracer = 1, i })
+		st, key := postgres.New(pool), postgresKey(t)
+		call := func(ctx context.Context) {
+			t.Helper()
+			if _, err := add(ctx, st, key); (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%s: got %v, want an error that says %q", tt.name, err, tt.says)
+			}
+		}
+		call(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		if tt.name == "before" {
+			i.begins = cancel
+		} else {
+			i.ends = cancel
+		}
+		if _, err := add(ctx, st, key); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %v, want %v", tt.name, err, context.Canceled)
+		}
+		i.begins, i.ends = nothing, nothing
+		call(t.Context())
+		if n := pool.Stat().NewConnsCount(); n != tt.conns {
+			t.Errorf("%s: the calls took %d connections, want %d", tt.name, n, tt.conns)
+		}
+	}
+}
+
 // TestPostgresReadOnly checks a connection that accepts no writes. A decision fails, even if
 // it would be a denial, and the connection is closed.
 func TestPostgresReadOnly(t *testing.T) {
