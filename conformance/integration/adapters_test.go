@@ -2,8 +2,6 @@ package integration
 
 import (
 	"cmp"
-	"context"
-	"net"
 	"path"
 	"reflect"
 	"sync"
@@ -12,17 +10,13 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
-	redigoclient "github.com/gomodule/redigo/redis"
-	"github.com/mna/redisc"
 	"github.com/redis/go-redis/v9"
-	rueidisclient "github.com/redis/rueidis"
 
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/goredis"
-	"github.com/weir-go/weir/store/redigo"
-	"github.com/weir-go/weir/store/rueidis"
 )
 
 // An adapter is one of the stores under test.
@@ -244,52 +238,12 @@ var adapters = []adapter{
 	},
 }
 
-func openGoredis(e servers.Endpoint) (store.Store, func(), error) {
-	c := servers.Dial(e)
-	return goredis.New(c), sync.OnceFunc(func() { _ = c.Close() }), nil
-}
-
-func openRueidis(e servers.Endpoint) (store.Store, func(), error) {
-	options := rueidisclient.ClientOption{
-		InitAddress:       e.Addrs,
-		TLSConfig:         e.TLS,
-		Username:          e.User,
-		Password:          e.Password,
-		ForceSingleClient: e.Kind == servers.Single,
-		DisableCache:      true, // miniredis has no CLIENT TRACKING
-		Dialer:            net.Dialer{Timeout: longTimeout},
-		DialCtxFn:         rueidis.Dial,
-		ConnWriteTimeout:  longTimeout,
-	}
-	if e.Kind == servers.Sentinel {
-		options.Sentinel = rueidisclient.SentinelOption{MasterSet: e.Master}
-	}
-	c, err := rueidisclient.NewClient(options)
+// newLimiter returns a limiter of one rule.
+func newLimiter(t testing.TB, st store.Store, name string, a algorithm.Algorithm) *weir.Limiter {
+	t.Helper()
+	lim, err := weir.New(name, st, a, nil)
 	if err != nil {
-		return nil, nil, err
+		t.Fatal(err)
 	}
-	return rueidis.New(c), sync.OnceFunc(c.Close), nil
-}
-
-func openRedigo(e servers.Endpoint) (store.Store, func(), error) {
-	pool := func(addr string, options ...redigoclient.DialOption) (*redigoclient.Pool, error) {
-		return &redigoclient.Pool{
-			MaxIdle: 10,
-			DialContext: func(ctx context.Context) (redigoclient.Conn, error) {
-				return redigoclient.DialContext(ctx, "tcp", addr, options...)
-			},
-		}, nil
-	}
-	options := []redigoclient.DialOption{
-		redigoclient.DialUseTLS(e.TLS != nil),
-		redigoclient.DialTLSConfig(e.TLS),
-		redigoclient.DialUsername(e.User),
-		redigoclient.DialPassword(e.Password),
-	}
-	if e.Kind == servers.Cluster {
-		c := &redisc.Cluster{StartupNodes: e.Addrs, DialOptions: options, CreatePool: pool}
-		return redigo.NewCluster(c), sync.OnceFunc(func() { _ = c.Close() }), nil
-	}
-	p, _ := pool(e.Addrs[0], options...)
-	return redigo.New(p), sync.OnceFunc(func() { _ = p.Close() }), nil
+	return lim
 }

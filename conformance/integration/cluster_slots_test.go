@@ -17,17 +17,6 @@ import (
 // This file checks what docs/guide/cluster.md says about lost masters and slots that
 // move.
 
-// newClusterStore returns a store whose client has the settings of docs/guide/cluster.md.
-func newClusterStore(t *testing.T, c *cluster) store.Store {
-	t.Helper()
-	st, closeClient, err := boundedGoredis(c.Endpoint, longTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(closeClient)
-	return st
-}
-
 // TestCoverage checks that the loss of a master and its replica stops every slot by
 // default, and only its own slots with cluster-require-full-coverage no, with every adapter,
 // one by one and in a batch.
@@ -44,15 +33,7 @@ func TestCoverage(t *testing.T) {
 	}
 	limiters := map[string]*weir.Limiter{}
 	for _, a := range adapters {
-		st, closeClient, err := a.bounded(c.Endpoint, longTimeout)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(closeClient)
-		limiters[a.name], err = weir.New("coverage-"+a.name, st, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiters[a.name] = newLimiter(t, a.once(t, c.Endpoint), "coverage-"+a.name, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20})
 	}
 	// serves checks which callers are served.
 	serves := func(when string, want []string) {
@@ -150,11 +131,7 @@ type slotUser struct {
 }
 
 func newSlotUser(t *testing.T, c *cluster, a adapter) *slotUser {
-	st, closeClient, err := a.bounded(c.Endpoint, longTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(closeClient)
+	st := a.once(t, c.Endpoint)
 	window := algorithm.FixedWindow{Limit: 1000, Window: time.Hour}
 	limiter := func(name string, rules ...weir.Rule) *weir.Limiter {
 		lim, err := weir.NewPolicy(st, weir.Policy{Name: name + " " + a.name, Segments: []string{"customer"}, Rules: rules}, nil)
@@ -309,7 +286,7 @@ func TestMigrateSlots(t *testing.T) {
 	t.Parallel()
 	c := newClusterOf(t, "valkey-9.1").calm(t)
 	window := algorithm.FixedWindow{Limit: 1000, Window: time.Hour}
-	lim, err := weir.NewPolicy(newClusterStore(t, c), weir.Policy{
+	lim, err := weir.NewPolicy(adapters[0].once(t, c.Endpoint), weir.Policy{
 		Name: "moved", Segments: []string{"customer"}, Rules: []weir.Rule{{Name: "a", Algorithm: window}, {Name: "b", Algorithm: window}},
 	}, nil)
 	if err != nil {
