@@ -29,9 +29,6 @@ type adapter struct {
 	// heeds deadlines, and does not retry.
 	bounded func(e servers.Endpoint, timeout time.Duration) (st store.Store, close func(), err error)
 	timeout time.Duration // of that client in fault tests; 0 means shortTimeout
-	// longest bounds a call over that client, if that is much longer than the
-	// context's deadline.
-	longest time.Duration
 	// leaky says that a client that is closed while it reads a new topology can leave
 	// a connection open.
 	leaky bool
@@ -43,9 +40,6 @@ type adapter struct {
 	brief   bool
 	repeats int    // how many times that client retries a step
 	version string // of the server in fault tests; "" means redis-8.0
-	// late bounds the time from a cancellation, without a deadline, until a call over
-	// that client returns.
-	late time.Duration
 	// lacks are the kinds of servers that the adapter does not support, with the reason.
 	lacks map[servers.Kind]string
 	// words are the rules of ACL SETUSER, besides servers.ACL, that the client's own
@@ -64,28 +58,6 @@ func (a adapter) store(t testing.TB, e servers.Endpoint) store.Store {
 	}
 	t.Cleanup(closeClient)
 	return st
-}
-
-// everywhere runs f for every adapter on every server, in parallel subtests.
-func everywhere(t *testing.T, f func(t *testing.T, p place)) {
-	for _, a := range adapters {
-		if a.onMiniredis() {
-			t.Run(a.name+"/miniredis", func(t *testing.T) {
-				t.Parallel()
-				f(t, a.eachMiniredis(t))
-			})
-		}
-		for _, server := range a.servers() {
-			t.Run(a.name+"/"+server.Name, func(t *testing.T) {
-				t.Parallel()
-				if reason := a.without(server); reason != "" {
-					t.Skip(reason)
-				}
-				server.Start(t)
-				f(t, a.at(t, server.Endpoint, server.Admin()))
-			})
-		}
-	}
 }
 
 // single starts a server for a, and returns it with a client.
@@ -199,7 +171,6 @@ var adapters = []adapter{
 		open:    openGoredis,
 		bounded: boundedGoredis,
 		forgets: !reflect.ValueOf(redis.ClusterOptions{}).FieldByName("DialerRetries").IsValid(), // an old version
-		late:    shortTimeout,
 		words:   map[servers.Kind]string{servers.Cluster: "+cluster|slots +command"},
 		skips: map[string]string{
 			"Store/Borrowed": "store does not borrow strings",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/goredis"
 )
@@ -49,7 +50,7 @@ func TestReplicas(t *testing.T) {
 	c := newCluster(t).calm(t)
 	for n, tt := range fromReplicas {
 		t.Run(tt.name, func(t *testing.T) {
-			if raceEnabled && tt.race != "" {
+			if weirtest.Race && tt.race != "" {
 				t.Skip(tt.race)
 			}
 			st, closeClient, err := tt.open(c.Addrs)
@@ -120,4 +121,22 @@ func counts(t *testing.T, c *cluster, calls *regexp.Regexp) [2]int64 {
 		}
 	}
 	return sums
+}
+
+// commandStats returns the last group of each match in the node's command statistics.
+func commandStats(t *testing.T, node *redis.Client, calls *regexp.Regexp) []int64 {
+	t.Helper()
+	text, err := node.Info(t.Context(), "commandstats", "errorstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counts []int64
+	for _, m := range calls.FindAllStringSubmatch(text, -1) {
+		n, err := strconv.ParseInt(m[len(m)-1], 10, 64)
+		if err != nil {
+			t.Fatal(fmt.Errorf("%s: %w", m[0], err))
+		}
+		counts = append(counts, n)
+	}
+	return counts
 }
