@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -80,22 +79,4 @@ func lockAll(ctx context.Context, st *postgres.Store, batches, calls int) error 
 	}
 	done.Wait()
 	return first
-}
-
-// TestPostgresStatementTimeout checks that the statement_timeout of a role ends a wait
-// for a lock before the deadline does.
-func TestPostgresStatementTimeout(t *testing.T) {
-	t.Parallel()
-	st := postgres.New(limiterPool(t, newestPostgres()))
-	impatient := postgres.New(limiterPool(t, newestPostgres(), param("statement_timeout", "50")))
-	key := postgresKey(t)
-	release, result := hold(t, st, key)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	_, err := add(ctx, impatient, key)
-	wantCode(t, "a wait for a lock", err, "57014", "statement timeout")
-	release()
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
 }
