@@ -29,19 +29,20 @@ func TestACL(t *testing.T) {
 	if line := "ACL SETUSER limiter on >PASSWORD ~weir:* " + servers.ACL + "\n"; !strings.Contains(string(docs), line) {
 		t.Errorf("docs/reference/stores.md has no line %q", line)
 	}
-	servers.StartAll()
+	// The oldest and the newest server, one of each kind, and one with a user of its own.
+	some := []string{"redis-6.0", "redis-cluster-8.0", "sentinel-8.0", "tls-8.0", "valkey-9.1"}
 	var alone sync.Map // by server: its log of denied commands is short
 	for _, a := range adapters {
 		for _, server := range servers.All() {
+			if !slices.Contains(some, server.Name) {
+				continue
+			}
 			t.Run(a.name+"/"+server.Name, func(t *testing.T) {
 				t.Parallel()
 				if reason := a.lacks[server.Kind]; reason != "" {
 					t.Skip(reason)
 				}
 				server.Start(t)
-				if len(server.Nodes) == 0 {
-					t.Skip("the test makes no users on an external server")
-				}
 				mu, _ := alone.LoadOrStore(server, new(sync.Mutex))
 				mu.(*sync.Mutex).Lock()
 				defer mu.(*sync.Mutex).Unlock()

@@ -2,8 +2,6 @@ package integration
 
 import (
 	"cmp"
-	"context"
-	"net"
 	"path"
 	"reflect"
 	"sync"
@@ -12,17 +10,13 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
-	redigoclient "github.com/gomodule/redigo/redis"
-	"github.com/mna/redisc"
 	"github.com/redis/go-redis/v9"
-	rueidisclient "github.com/redis/rueidis"
 
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/goredis"
-	"github.com/weir-go/weir/store/redigo"
-	"github.com/weir-go/weir/store/rueidis"
 )
 
 // An adapter is one of the stores under test.
@@ -35,9 +29,6 @@ type adapter struct {
 	// heeds deadlines, and does not retry.
 	bounded func(e servers.Endpoint, timeout time.Duration) (st store.Store, close func(), err error)
 	timeout time.Duration // of that client in fault tests; 0 means shortTimeout
-	// longest bounds a call over that client, if that is much longer than the
-	// context's deadline.
-	longest time.Duration
 	// leaky says that a client that is closed while it reads a new topology can leave
 	// a connection open.
 	leaky bool
@@ -49,9 +40,6 @@ type adapter struct {
 	brief   bool
 	repeats int    // how many times that client retries a step
 	version string // of the server in fault tests; "" means redis-8.0
-	// late bounds the time from a cancellation, without a deadline, until a call over
-	// that client returns.
-	late time.Duration
 	// lacks are the kinds of servers that the adapter does not support, with the reason.
 	lacks map[servers.Kind]string
 	// words are the rules of ACL SETUSER, besides servers.ACL, that the client's own
@@ -70,28 +58,6 @@ func (a adapter) store(t testing.TB, e servers.Endpoint) store.Store {
 	}
 	t.Cleanup(closeClient)
 	return st
-}
-
-// everywhere runs f for every adapter on every server, in parallel subtests.
-func everywhere(t *testing.T, f func(t *testing.T, p place)) {
-	for _, a := range adapters {
-		if a.onMiniredis() {
-			t.Run(a.name+"/miniredis", func(t *testing.T) {
-				t.Parallel()
-				f(t, a.eachMiniredis(t))
-			})
-		}
-		for _, server := range a.servers() {
-			t.Run(a.name+"/"+server.Name, func(t *testing.T) {
-				t.Parallel()
-				if reason := a.without(server); reason != "" {
-					t.Skip(reason)
-				}
-				server.Start(t)
-				f(t, a.at(t, server.Endpoint, server.Admin()))
-			})
-		}
-	}
 }
 
 // single starts a server for a, and returns it with a client.
@@ -205,7 +171,6 @@ var adapters = []adapter{
 		open:    openGoredis,
 		bounded: boundedGoredis,
 		forgets: !reflect.ValueOf(redis.ClusterOptions{}).FieldByName("DialerRetries").IsValid(), // an old version
-		late:    shortTimeout,
 		words:   map[servers.Kind]string{servers.Cluster: "+cluster|slots +command"},
 		skips: map[string]string{
 			"Store/Borrowed": "store does not borrow strings",
@@ -244,52 +209,12 @@ var adapters = []adapter{
 	},
 }
 
-func openGoredis(e servers.Endpoint) (store.Store, func(), error) {
-	c := servers.Dial(e)
-	return goredis.New(c), sync.OnceFunc(func() { _ = c.Close() }), nil
-}
-
-func openRueidis(e servers.Endpoint) (store.Store, func(), error) {
-	options := rueidisclient.ClientOption{
-		InitAddress:       e.Addrs,
-		TLSConfig:         e.TLS,
-		Username:          e.User,
-		Password:          e.Password,
-		ForceSingleClient: e.Kind == servers.Single,
-		DisableCache:      true, // miniredis has no CLIENT TRACKING
-		Dialer:            net.Dialer{Timeout: longTimeout},
-		DialCtxFn:         rueidis.Dial,
-		ConnWriteTimeout:  longTimeout,
-	}
-	if e.Kind == servers.Sentinel {
-		options.Sentinel = rueidisclient.SentinelOption{MasterSet: e.Master}
-	}
-	c, err := rueidisclient.NewClient(options)
+// newLimiter returns a limiter of one rule.
+func newLimiter(t testing.TB, st store.Store, name string, a algorithm.Algorithm) *weir.Limiter {
+	t.Helper()
+	lim, err := weir.New(name, st, a, nil)
 	if err != nil {
-		return nil, nil, err
+		t.Fatal(err)
 	}
-	return rueidis.New(c), sync.OnceFunc(c.Close), nil
-}
-
-func openRedigo(e servers.Endpoint) (store.Store, func(), error) {
-	pool := func(addr string, options ...redigoclient.DialOption) (*redigoclient.Pool, error) {
-		return &redigoclient.Pool{
-			MaxIdle: 10,
-			DialContext: func(ctx context.Context) (redigoclient.Conn, error) {
-				return redigoclient.DialContext(ctx, "tcp", addr, options...)
-			},
-		}, nil
-	}
-	options := []redigoclient.DialOption{
-		redigoclient.DialUseTLS(e.TLS != nil),
-		redigoclient.DialTLSConfig(e.TLS),
-		redigoclient.DialUsername(e.User),
-		redigoclient.DialPassword(e.Password),
-	}
-	if e.Kind == servers.Cluster {
-		c := &redisc.Cluster{StartupNodes: e.Addrs, DialOptions: options, CreatePool: pool}
-		return redigo.NewCluster(c), sync.OnceFunc(func() { _ = c.Close() }), nil
-	}
-	p, _ := pool(e.Addrs[0], options...)
-	return redigo.New(p), sync.OnceFunc(func() { _ = p.Close() }), nil
+	return lim
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/weir-go/weir/store/rueidis"
 )
 
-// This file makes the clients of the fault tests, with the settings of docs/reference/stores.md.
+// This file makes the clients. Those of fault tests are bounded: they have the settings of
+// docs/reference/stores.md.
 
 // These are timeouts of clients.
 const (
@@ -42,53 +43,65 @@ func retryingGoredis(e servers.Endpoint, timeout time.Duration) (store.Store, fu
 	return goredisOf(e, 0, timeout/2)
 }
 
+func openGoredis(e servers.Endpoint) (store.Store, func(), error) {
+	c := servers.Dial(e)
+	return goredis.New(c), sync.OnceFunc(func() { _ = c.Close() }), nil
+}
+
 func goredisOf(e servers.Endpoint, retries int, timeout time.Duration) (store.Store, func(), error) {
+	o := &redis.UniversalOptions{
+		Addrs: e.Addrs, MasterName: e.Master, TLSConfig: e.TLS, Username: e.User, Password: e.Password,
+		MaxRetries: retries, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, ContextTimeoutEnabled: true, PoolSize: conns,
+	}
 	var c redis.UniversalClient
 	switch e.Kind {
 	case servers.Cluster:
-		o := &redis.ClusterOptions{
-			Addrs: e.Addrs, TLSConfig: e.TLS, Username: e.User, Password: e.Password,
-			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, ContextTimeoutEnabled: true, PoolSize: conns,
-		}
-		dialOnce(o)
-		c = redis.NewClusterClient(o)
+		c = redis.NewClusterClient(dialOnce(o.Cluster()))
 	case servers.Sentinel:
-		o := &redis.FailoverOptions{
-			SentinelAddrs: e.Addrs, MasterName: e.Master, TLSConfig: e.TLS, Username: e.User, Password: e.Password,
-			MaxRetries: retries, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, ContextTimeoutEnabled: true, PoolSize: conns,
-		}
-		dialOnce(o)
-		c = redis.NewFailoverClient(o)
+		c = redis.NewFailoverClient(dialOnce(o.Failover()))
 	default:
-		o := &redis.Options{
-			Addr: e.Addrs[0], TLSConfig: e.TLS, Username: e.User, Password: e.Password,
-			MaxRetries: retries, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, ContextTimeoutEnabled: true, PoolSize: conns,
-		}
-		dialOnce(o)
-		c = redis.NewClient(o)
+		c = redis.NewClient(dialOnce(o.Simple()))
 	}
 	return goredis.New(c), sync.OnceFunc(func() { _ = c.Close() }), nil
 }
 
-// dialOnce sets DialerRetries to 1, if this version of go-redis has that field. Newer
-// versions dial five times by default.
-func dialOnce(options any) {
-	if hasDialerRetries(options) {
-		reflect.ValueOf(options).Elem().FieldByName("DialerRetries").SetInt(1)
+// dialOnce sets DialerRetries to 1, if this version of go-redis has that field, and returns o.
+// Newer versions dial five times by default.
+func dialOnce[O any](o *O) *O {
+	if hasDialerRetries(o) {
+		reflect.ValueOf(o).Elem().FieldByName("DialerRetries").SetInt(1)
 	}
+	return o
 }
 
 func hasDialerRetries(options any) bool {
 	return reflect.ValueOf(options).Elem().FieldByName("DialerRetries").IsValid()
 }
 
+func openRueidis(e servers.Endpoint) (store.Store, func(), error) {
+	return rueidisOf(rueidisOptions(e, longTimeout))
+}
+
 func boundedRueidis(e servers.Endpoint, timeout time.Duration) (store.Store, func(), error) {
+	options := rueidisOptions(e, timeout)
+	options.DisableRetry, options.AlwaysPipelining = true, true
+	return rueidisOf(options)
+}
+
+// rueidisFromReplicas returns a store whose client reads from replicas.
+func rueidisFromReplicas(addrs []string) (store.Store, func(), error) {
+	// A replica among these would reply MOVED: rueidis does not send READONLY to a node that it
+	// connected to before it knew the node's role.
+	options := rueidisOptions(servers.Endpoint{Kind: servers.Cluster, Addrs: addrs[:len(addrs)/2]}, longTimeout)
+	options.SendToReplicas = func(cmd rueidisclient.Completed) bool { return cmd.IsReadOnly() }
+	return rueidisOf(options)
+}
+
+func rueidisOptions(e servers.Endpoint, timeout time.Duration) rueidisclient.ClientOption {
 	options := rueidisclient.ClientOption{
 		InitAddress: e.Addrs, TLSConfig: e.TLS, Username: e.User, Password: e.Password,
 		ForceSingleClient: e.Kind == servers.Single,
-		DisableCache:      true,
-		DisableRetry:      true,
-		AlwaysPipelining:  true,
+		DisableCache:      true, // miniredis has no CLIENT TRACKING
 		Dialer:            net.Dialer{Timeout: timeout},
 		DialCtxFn:         rueidis.Dial,
 		ConnWriteTimeout:  timeout,
@@ -96,6 +109,10 @@ func boundedRueidis(e servers.Endpoint, timeout time.Duration) (store.Store, fun
 	if e.Kind == servers.Sentinel {
 		options.Sentinel = rueidisclient.SentinelOption{MasterSet: e.Master, Dialer: options.Dialer}
 	}
+	return options
+}
+
+func rueidisOf(options rueidisclient.ClientOption) (store.Store, func(), error) {
 	c, err := rueidisclient.NewClient(options)
 	if err != nil {
 		if c != nil {
@@ -106,14 +123,21 @@ func boundedRueidis(e servers.Endpoint, timeout time.Duration) (store.Store, fun
 	return rueidis.New(c), sync.OnceFunc(c.Close), nil
 }
 
+func openRedigo(e servers.Endpoint) (store.Store, func(), error) { return boundedRedigo(e, 0) }
+
+// boundedRedigo bounds nothing if the timeout is 0.
 func boundedRedigo(e servers.Endpoint, timeout time.Duration) (store.Store, func(), error) {
 	pool := func(addr string, options ...redigoclient.DialOption) (*redigoclient.Pool, error) {
-		return &redigoclient.Pool{
-			MaxIdle: conns, MaxActive: conns, Wait: true,
+		p := &redigoclient.Pool{
+			MaxIdle: conns, Wait: true,
 			DialContext: func(ctx context.Context) (redigoclient.Conn, error) {
 				return redigoclient.DialContext(ctx, "tcp", addr, options...)
 			},
-		}, nil
+		}
+		if timeout > 0 {
+			p.MaxActive = conns
+		}
+		return p, nil
 	}
 	options := []redigoclient.DialOption{
 		redigoclient.DialUseTLS(e.TLS != nil), redigoclient.DialTLSConfig(e.TLS),

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -202,13 +201,6 @@ func migration(t *testing.T, a adapter, key string) conformance.Fault {
 	}
 	f := a.clusterFault(t, c)
 	f.Conns = nil // a server that migrates keys keeps a connection to the other server for a while
-	open := f.Open
-	var w *watched
-	f.Open = func() (store.Store, func()) {
-		st, closeClient := open()
-		w = &watched{Store: st, served: map[string]time.Time{}}
-		return w, closeClient
-	}
 	var half int
 	f.Begin = func() {
 		tell(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[from])
@@ -232,35 +224,6 @@ func migration(t *testing.T, a adapter, key string) conformance.Fault {
 			}
 		}
 		c.agree(t, key, to)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		t.Logf("%d keys moved, %v apart; a decision over one key waited %v at most, over two %v", half+rest, pause, w.one, w.pair)
 	}
 	return f
-}
-
-// A watched store measures the longest time between two decisions on the same keys: on one
-// key, and on two.
-type watched struct {
-	store.Store
-
-	mu        sync.Mutex
-	served    map[string]time.Time // the last decision, by the keys
-	one, pair time.Duration
-}
-
-func (w *watched) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	reply, err := w.Store.Eval(ctx, script, keys, args, reply)
-	if err == nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		id, now := strings.Join(keys, " "), time.Now()
-		if last, ok := w.served[id]; ok && len(keys) == 1 {
-			w.one = max(w.one, now.Sub(last))
-		} else if ok {
-			w.pair = max(w.pair, now.Sub(last))
-		}
-		w.served[id] = now
-	}
-	return reply, err
 }

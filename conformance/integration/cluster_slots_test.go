@@ -17,17 +17,6 @@ import (
 // This file checks what docs/guide/cluster.md says about lost masters and slots that
 // move.
 
-// newClusterStore returns a store whose client has the settings of docs/guide/cluster.md.
-func newClusterStore(t *testing.T, c *cluster) store.Store {
-	t.Helper()
-	st, closeClient, err := boundedGoredis(c.Endpoint, longTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(closeClient)
-	return st
-}
-
 // TestCoverage checks that the loss of a master and its replica stops every slot by
 // default, and only its own slots with cluster-require-full-coverage no, with every adapter,
 // one by one and in a batch.
@@ -44,15 +33,7 @@ func TestCoverage(t *testing.T) {
 	}
 	limiters := map[string]*weir.Limiter{}
 	for _, a := range adapters {
-		st, closeClient, err := a.bounded(c.Endpoint, longTimeout)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(closeClient)
-		limiters[a.name], err = weir.New("coverage-"+a.name, st, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiters[a.name] = newLimiter(t, a.once(t, c.Endpoint), "coverage-"+a.name, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20})
 	}
 	// serves checks which callers are served.
 	serves := func(when string, want []string) {
@@ -150,11 +131,7 @@ type slotUser struct {
 }
 
 func newSlotUser(t *testing.T, c *cluster, a adapter) *slotUser {
-	st, closeClient, err := a.bounded(c.Endpoint, longTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(closeClient)
+	st := a.once(t, c.Endpoint)
 	window := algorithm.FixedWindow{Limit: 1000, Window: time.Hour}
 	limiter := func(name string, rules ...weir.Rule) *weir.Limiter {
 		lim, err := weir.NewPolicy(st, weir.Policy{Name: name + " " + a.name, Segments: []string{"customer"}, Rules: rules}, nil)
@@ -226,26 +203,26 @@ func (u *slotUser) check(t *testing.T, s slotState, stranger string) {
 	}
 }
 
+// stranger returns another segment of a key in the slot of known. next counts those that it has tried.
+func stranger(next *int) string {
+	for {
+		*next++
+		if name := fmt.Sprint("new", *next); store.Slot("{"+name+"}") == store.Slot("{"+known+"}") {
+			return name
+		}
+	}
+}
+
 func openSlot(t *testing.T, c *cluster, some []adapter) {
 	var users []*slotUser
 	for _, a := range some {
 		users = append(users, newSlotUser(t, c, a))
 	}
-	slot := store.Slot("{" + known + "}")
-	next := 0
-	// stranger returns another segment of a key in the slot.
-	stranger := func() string {
-		for {
-			next++
-			if name := fmt.Sprint("new", next); store.Slot("{"+name+"}") == slot {
-				return name
-			}
-		}
-	}
+	slot, next := store.Slot("{"+known+"}"), 0
 	check := func(s slotState) {
 		t.Helper()
 		for _, u := range users {
-			u.check(t, s, stranger())
+			u.check(t, s, stranger(&next))
 		}
 	}
 	check(slotState{name: "before"})
@@ -308,38 +285,23 @@ func TestMigrateSlots(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	c := newClusterOf(t, "valkey-9.1").calm(t)
-	window := algorithm.FixedWindow{Limit: 1000, Window: time.Hour}
-	lim, err := weir.NewPolicy(newClusterStore(t, c), weir.Policy{
-		Name: "moved", Segments: []string{"customer"}, Rules: []weir.Rule{{Name: "a", Algorithm: window}, {Name: "b", Algorithm: window}},
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const name = "ann"
-	from, _ := c.master(t, "{"+name+"}")
-	to, slot := (from+1)%3, store.Slot("{"+name+"}")
+	u, next := newSlotUser(t, c, adapters[0]), 0
+	from, _ := c.master(t, "{"+known+"}")
+	to, slot := (from+1)%3, store.Slot("{"+known+"}")
 	id, err := c.nodes[to].Do(t.Context(), "CLUSTER", "MYID").Text()
 	if err != nil {
 		t.Fatal(err)
 	}
-	moved := func() bool {
-		found, err := c.serving(t.Context(), from, "{"+name+"}")
-		return err == nil && found[0] == to
+	u.check(t, slotState{name: "before"}, stranger(&next))
+	if err := c.nodes[from].Do(t.Context(), "CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", id).Err(); err != nil {
+		t.Fatal(err)
 	}
-	for i := 0; i < 200 || i < 1000 && !moved(); i++ {
-		if i == 100 {
-			if err := c.nodes[from].Do(t.Context(), "CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", id).Err(); err != nil {
-				t.Fatal(err)
-			}
+	eventually(t, "the slot to move", func(ctx context.Context) error {
+		found, err := c.serving(ctx, from, "{"+known+"}")
+		u.check(t, slotState{name: "during the move, or after it"}, stranger(&next))
+		if err == nil && found[0] != to {
+			err = errors.New("it has not moved")
 		}
-		if _, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf(name), ID: fmt.Sprint(i)}, nil); err != nil {
-			t.Errorf("decision %d: %v", i, err)
-		}
-	}
-	eventually(t, "the slot to move", func(context.Context) error {
-		if !moved() {
-			return errors.New("it has not moved")
-		}
-		return nil
+		return err
 	})
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
@@ -51,11 +50,8 @@ func TestDialerRetries(t *testing.T) {
 				return nil, syscall.ECONNREFUSED
 			}, once)
 			t.Cleanup(func() { _ = c.Close() })
-			lim, err := weir.New("dial", goredis.New(c), algorithm.FixedWindow{Limit: 1, Window: time.Hour}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = lim.Wrap(outage.New(nil).Wrap)
+			lim := newLimiter(t, goredis.New(c), "dial", algorithm.FixedWindow{Limit: 1, Window: time.Hour})
+			_, err := lim.Wrap(outage.New(nil).Wrap)
 			if !once && hasDialerRetries(&redis.ClusterOptions{}) {
 				if err == nil || !strings.Contains(err.Error(), "set DialerRetries to 1") {
 					t.Errorf("%s: got %v, want that DialerRetries must be set", name, err)
@@ -80,7 +76,7 @@ func TestDialerRetries(t *testing.T) {
 // field.
 func options[O any](o *O, once bool) *O {
 	if once {
-		dialOnce(o)
+		return dialOnce(o)
 	}
 	return o
 }

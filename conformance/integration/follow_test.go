@@ -3,37 +3,24 @@ package integration
 import (
 	"context"
 	"errors"
-	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
-	"github.com/weir-go/weir/store"
 )
 
 const (
 	followKills  = 5
-	followMedian = time.Second     // from a promotion to the first decision
-	stormTime    = 3 * time.Second // without a master
-	stormCallers = 1000
-	// stormTopology bounds the requests for the topology to each node per second, while
-	// 1000 callers fail about 10,000 times a second. The adapters send a few; rueidis
-	// and valkey-go send up to 14 of their own.
-	stormTopology = 20
+	followMedian = time.Second // from a promotion to the first decision
 )
 
 // TestFollow measures the time from a promotion to the first decision, with clients of
-// default settings, and the requests for the topology that the other nodes get.
+// default settings.
 func TestFollow(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -48,14 +35,8 @@ func TestFollow(t *testing.T) {
 				t.Skip(reason)
 			}
 			c := newCluster(t)
-			st := a.store(t, c.Endpoint)
-			lim, err := weir.New("follow", st, algorithm.FixedWindow{Limit: 1 << 40, Window: 24 * time.Hour}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			key := onlyKey(t, c, lim)
-			c.follow(t, lim, key)
-			c.storm(t, lim, key)
+			lim := newLimiter(t, a.store(t, c.Endpoint), "follow", algorithm.FixedWindow{Limit: 1 << 40, Window: 24 * time.Hour})
+			c.follow(t, lim, onlyKey(t, c, lim))
 		})
 	}
 }
@@ -134,96 +115,4 @@ func (c *cluster) follow(t *testing.T, lim *weir.Limiter, key string) {
 	if median > followMedian {
 		t.Errorf("service is back %v after a promotion, in the median of %v: want %v at most", median, took, followMedian)
 	}
-}
-
-// storm kills the master of key and prevents a promotion, while many callers fail.
-func (c *cluster) storm(t *testing.T, lim *weir.Limiter, key string) {
-	master, replica := c.master(t, key)
-	if err := c.nodes[replica].ConfigSet(t.Context(), "cluster-replica-no-failover", "yes").Err(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	var served, unavailable, cancelled atomic.Int64
-	var wg sync.WaitGroup
-	c.Nodes[master].Kill(t)
-	before := c.topologyRequests(t, master)
-	start := time.Now()
-	for range stormCallers {
-		wg.Go(func() {
-			for {
-				select {
-				case <-ended:
-					return
-				case <-time.After(10 * time.Millisecond):
-				}
-				switch err := decide(t, lim); {
-				case err == nil:
-					served.Add(1)
-				case errors.Is(err, store.ErrUnavailable):
-					unavailable.Add(1)
-				default:
-					cancelled.Add(1)
-				}
-			}
-		})
-	}
-	time.Sleep(stormTime)
-	close(ended)
-	wg.Wait()
-	took := time.Since(start)
-	after := c.topologyRequests(t, master)
-	if served.Load() > 0 || unavailable.Load()+cancelled.Load() < stormCallers {
-		t.Errorf("%d served, %d unavailable, %d cancelled: want %d to fail", served.Load(), unavailable.Load(), cancelled.Load(), stormCallers)
-	}
-	var total, most int64
-	for i := range after {
-		n := after[i] - before[i]
-		total, most = total+n, max(most, n)
-	}
-	t.Logf("%d failures (%d by their deadline) within %v: %d topology requests at %d nodes, %.1f a second at the most asked",
-		unavailable.Load()+cancelled.Load(), cancelled.Load(), took, total, len(c.nodes)-1, float64(most)/took.Seconds())
-	if limit := int64(stormTopology*took.Seconds()) + stormTopology; most > limit {
-		t.Errorf("a node was asked %d times for the topology within %v, want %d at most", most, took, limit)
-	}
-	if err := c.nodes[replica].ConfigSet(t.Context(), "cluster-replica-no-failover", "no").Err(); err != nil {
-		t.Fatal(err)
-	}
-	c.succeeded(t, key, master, replica)
-	eventually(t, "service after the storm", func(context.Context) error { return decide(t, lim) })
-}
-
-var topologyCalls = regexp.MustCompile(`cmdstat_cluster\|(slots|shards|nodes):calls=(\d+)`)
-
-// topologyRequests returns how many requests for the topology each node got, except the
-// node but.
-func (c *cluster) topologyRequests(t *testing.T, but int) []int64 {
-	t.Helper()
-	counts := make([]int64, len(c.nodes))
-	for i, n := range c.nodes {
-		if i == but {
-			continue
-		}
-		for _, m := range commandStats(t, n, topologyCalls) {
-			counts[i] += m
-		}
-	}
-	return counts
-}
-
-// commandStats returns the last group of each match in the node's command statistics.
-func commandStats(t *testing.T, node *redis.Client, calls *regexp.Regexp) []int64 {
-	t.Helper()
-	text, err := node.Info(t.Context(), "commandstats", "errorstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var counts []int64
-	for _, m := range calls.FindAllStringSubmatch(text, -1) {
-		n, err := strconv.ParseInt(m[len(m)-1], 10, 64)
-		if err != nil {
-			t.Fatal(fmt.Errorf("%s: %w", m[0], err))
-		}
-		counts = append(counts, n)
-	}
-	return counts
 }

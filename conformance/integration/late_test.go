@@ -56,16 +56,9 @@ func TestLateGrants(t *testing.T) {
 					wg.Go(func() { _, _ = io.Copy(client, server); _ = client.Close() })
 					wg.Go(func() { _, _ = io.Copy(lagging{server, &most}, client); _ = server.CloseWrite() })
 				})}
-				st, closeClient, err := a.bounded(e, longTimeout)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(closeClient)
-				jobs, err1 := weir.New("jobs", st, algorithm.Concurrency{Limit: 10 * callers, Lease: time.Hour}, nil)
-				pace, err2 := weir.New("pace", st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}, nil)
-				if err1 != nil || err2 != nil {
-					t.Fatal(err1, err2)
-				}
+				st := a.once(t, e)
+				jobs := newLimiter(t, st, "jobs", algorithm.Concurrency{Limit: 10 * callers, Lease: time.Hour})
+				pace := newLimiter(t, st, "pace", algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1})
 				var kept atomic.Int64 // the release after a handler is sent once, so it can be lost
 				call := func(i int, timeout time.Duration) {
 					ctx, cancel := context.WithTimeout(t.Context(), timeout)

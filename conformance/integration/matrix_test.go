@@ -4,6 +4,7 @@
 package integration
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"flag"
@@ -20,6 +21,10 @@ import (
 
 	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
+	"github.com/weir-go/weir/examples/patterns"
+	"github.com/weir-go/weir/internal/weirtest"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
 )
 
 func TestMain(m *testing.M) {
@@ -45,7 +50,7 @@ func shared(i int) bool { return *share == 0 || i%2 == *share-1 }
 // light reports whether this run leaves to the others what is the same Go for every client and
 // server, or no Go at all. That is the first share, and a run with the race detector, which makes
 // everything slow.
-func light() bool { return raceEnabled || *share == 1 }
+func light() bool { return weirtest.Race || *share == 1 }
 
 // notLight skips a test in a light run.
 func notLight(t *testing.T) {
@@ -125,8 +130,8 @@ var externalSkips = map[string]string{
 // noWrites is skipped everywhere: the servers have other users, who write too.
 var noWrites = map[string]string{"Limiter/Writes": "backend gives no Writes"}
 
-// TestMatrix runs the suite with every adapter on every server. It compares the checks
-// that ran with those that must run, so an early return is not taken for a pass.
+// TestMatrix runs the suite and every published pattern with every adapter on every server. It
+// compares the checks that ran with those that must run, so an early return is not taken for a pass.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	var m manifest
@@ -138,6 +143,7 @@ func TestMatrix(t *testing.T) {
 					progress(t)
 					m.begin(a.name, "miniredis")
 					m.run(t, a, "miniredis", i == 0, a.eachMiniredis, nil)
+					runPatterns(t, a.eachMiniredis(t).st)
 				})
 			}
 			for _, server := range a.servers() {
@@ -151,11 +157,26 @@ func TestMatrix(t *testing.T) {
 					where := a.on(t, server)
 					long := a.thorough(server) && (server.Name == "redis-8.0" || server.Name == "valkey-9.1")
 					m.run(t, a, server.Name, long, where, matrixReport(t, a, server))
+					runPatterns(t, where(t).st)
 				})
 			}
 		}
 	})
 	m.compare(t)
+}
+
+// runPatterns runs every published pattern. It must print what it prints over the memory store, which
+// the examples of package patterns check.
+func runPatterns(t *testing.T, st store.Store) {
+	for _, p := range patterns.All() {
+		var got, want bytes.Buffer
+		if err := p.Run(t.Context(), &want, memory.New(nil)); err != nil {
+			t.Errorf("%s, memory: %v", p.Name, err)
+		}
+		if err := p.Run(t.Context(), &got, st); err != nil || want.Len() == 0 || got.String() != want.String() {
+			t.Errorf("%s: %v, got:\n%s\nthe memory store prints:\n%s", p.Name, err, got.String(), want.String())
+		}
+	}
 }
 
 // A manifest has the outcome of each check, by store and server.

@@ -126,10 +126,8 @@ func testOutage(t *testing.T, f conformance.Fault, lives int64) {
 		all[i] = p
 		st, closeClient := f.Open()
 		t.Cleanup(closeClient)
-		l, err := weir.New("outage", counted{st, &p.asked, &p.failed}, algorithm.FixedWindow{Limit: outageLimit, Window: 24 * time.Hour}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := newLimiter(t, counted{st, &p.asked, &p.failed}, "outage", algorithm.FixedWindow{Limit: outageLimit, Window: 24 * time.Hour})
+		var err error
 		p.limiter, err = l.Wrap(outage.New(&outage.Options{Fallback: outage.Local, Processes: outageProcesses, Budget: outageBudget, Probe: outageProbe}).Wrap)
 		if err != nil {
 			t.Fatal(err)

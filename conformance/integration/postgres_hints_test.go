@@ -7,14 +7,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/postgres"
@@ -29,41 +25,6 @@ func wantCode(t *testing.T, what string, err error, code, says string) {
 	if !errors.Is(err, store.ErrUnavailable) || !errors.As(err, &reply) || reply.Code != code || !strings.Contains(err.Error(), says) {
 		t.Errorf("%s: got %v, want %v with %s and %q", what, err, store.ErrUnavailable, code, says)
 	}
-}
-
-// TestPostgresPooler checks the errors of a pooler that gives each transaction another
-// connection: the prepared statements of the client are missing, or exist already.
-func TestPostgresPooler(t *testing.T) {
-	t.Parallel()
-	one := func(c *pgxpool.Config) { c.MaxConns = 1 }
-	pool := limiterPool(t, newestPostgres(), one)
-	allow := func(pool *pgxpool.Pool) error {
-		lim, err := weir.New(t.Name(), postgres.New(pool), algorithm.FixedWindow{Limit: 9, Window: time.Hour}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = lim.Allow(t.Context(), "ann")
-		return err
-	}
-	if err := allow(pool); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := pool.Query(t.Context(), "SELECT name FROM pg_prepared_statements", pgx.QueryExecModeSimpleProtocol)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(names) == 0 {
-		t.Fatalf("got the prepared statements %v, %v", names, err)
-	}
-	sql(t, pool, "DEALLOCATE ALL")
-	wantCode(t, "no prepared statement", allow(pool), "26000", "default_query_exec_mode=exec")
-
-	other := limiterPool(t, newestPostgres(), one)
-	for _, name := range names {
-		sql(t, other, fmt.Sprintf("PREPARE %s AS SELECT 1", pgx.Identifier{name}.Sanitize()))
-	}
-	wantCode(t, "a prepared statement", allow(other), "42P05", "default_query_exec_mode=exec")
 }
 
 // TestPostgresLocks checks how many locks a server needs: a batch of calls takes up to
@@ -118,22 +79,4 @@ func lockAll(ctx context.Context, st *postgres.Store, batches, calls int) error 
 	}
 	done.Wait()
 	return first
-}
-
-// TestPostgresStatementTimeout checks that the statement_timeout of a role ends a wait
-// for a lock before the deadline does.
-func TestPostgresStatementTimeout(t *testing.T) {
-	t.Parallel()
-	st := postgres.New(limiterPool(t, newestPostgres()))
-	impatient := postgres.New(limiterPool(t, newestPostgres(), param("statement_timeout", "50")))
-	key := postgresKey(t)
-	release, result := hold(t, st, key)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	_, err := add(ctx, impatient, key)
-	wantCode(t, "a wait for a lock", err, "57014", "statement timeout")
-	release()
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
 }

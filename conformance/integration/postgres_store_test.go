@@ -153,10 +153,7 @@ func TestPostgresDenied(t *testing.T) {
 	servers.Need(t)
 	server := servers.NewPostgres(t, "autovacuum=off", "wal_level=minimal", "max_wal_senders=0")
 	admin := adminPool(t, server)
-	lim, err := weir.New("denied", postgres.New(limiterPool(t, server)), algorithm.FixedWindow{Limit: 1, Window: time.Hour}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lim := newLimiter(t, postgres.New(limiterPool(t, server)), "denied", algorithm.FixedWindow{Limit: 1, Window: time.Hour})
 	log := func() int64 {
 		return number(t, admin, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint")
 	}
@@ -190,44 +187,13 @@ func TestPostgresPrivileges(t *testing.T) {
 		// Two sessions cannot change the privileges of a table at once: see prepareLimiter.
 		sql(t, admin, "SELECT pg_advisory_xact_lock(1); CREATE ROLE "+role+" LOGIN PASSWORD 'secret'; GRANT "+strings.Join(rest, ", ")+" ON weir TO "+role)
 		st := postgres.New(openPool(t, newestPostgres().PostgresURL(role, limiterPassword, "")))
-		lim, err := weir.New(role, st, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lim := newLimiter(t, st, role, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20})
 		_, allowed := lim.Allow(t.Context(), "ann")
 		reset := lim.Reset(t.Context(), "ann")
 		_, swept := st.Sweep(t.Context())
-		err = errors.Join(allowed, reset, swept)
+		err := errors.Join(allowed, reset, swept)
 		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "GRANT") {
 			t.Errorf("without %s: got %v, want %v that names the GRANT", missing, err, store.ErrUnavailable)
-		}
-	}
-}
-
-// TestPostgresLongKeys checks that keys that differ after thousands of bytes are different.
-func TestPostgresLongKeys(t *testing.T) {
-	t.Parallel()
-	st := postgres.New(limiterPool(t, newestPostgres()))
-	var keys []string
-	for _, n := range []int{1999, 2000, 2001, 8267, 100_000} {
-		key := postgresKey(t)
-		key += strings.Repeat("\xff", n-len(key)-1)
-		keys = append(keys, key+"a", key+"b")
-	}
-	for i, key := range keys {
-		for n := range int64(i + 1) {
-			if got, err := add(t.Context(), st, key); got != n+1 || err != nil {
-				t.Fatalf("key %d of %d bytes: got %d, %v, want %d", i, len(key), got, err, n+1)
-			}
-		}
-	}
-	values, err := st.MGet(t.Context(), keys, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, v := range values {
-		if want := fmt.Sprintf("v1 %d", i+1); v.Str() != want {
-			t.Errorf("key %d: got %q, want %q", i, v.Str(), want)
 		}
 	}
 }
@@ -263,6 +229,56 @@ func TestPostgresForeign(t *testing.T) {
 	}
 }
 
+// An interrupter is a tracer that calls a function before a batch is sent, or when it has ended.
+type interrupter struct {
+	patient
+	begins, ends func()
+}
+
+func (i *interrupter) TraceBatchStart(ctx context.Context, c *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	i.begins()
+	return i.patient.TraceBatchStart(ctx, c, data)
+}
+
+func (i *interrupter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) { i.ends() }
+
+// TestPostgresInterrupted ends the context of a call before anything is sent, and after the server
+// has rejected a statement. In both cases, the server and pgx still agree on which statements are
+// prepared. In the first case, the connection stays open.
+func TestPostgresInterrupted(t *testing.T) {
+	t.Parallel()
+	nothing := func() {}
+	for _, tt := range []struct {
+		name, path, says string // what a call returns whose context has not ended, or ""
+		conns            int64
+	}{{"before", "public", "", 1}, {"after", "nowhere", "Migrate", 2}} {
+		i := &interrupter{patient{t}, nothing, nothing}
+		pool := limiterPool(t, newestPostgres(), param("search_path", tt.path), func(c *pgxpool.Config) { c.MaxConns, c.ConnConfig.Tracer = 1, i })
+		st, key := postgres.New(pool), postgresKey(t)
+		call := func(ctx context.Context) {
+			t.Helper()
+			if _, err := add(ctx, st, key); (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%s: got %v, want an error that says %q", tt.name, err, tt.says)
+			}
+		}
+		call(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		if tt.name == "before" {
+			i.begins = cancel
+		} else {
+			i.ends = cancel
+		}
+		if _, err := add(ctx, st, key); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %v, want %v", tt.name, err, context.Canceled)
+		}
+		i.begins, i.ends = nothing, nothing
+		call(t.Context())
+		if n := pool.Stat().NewConnsCount(); n != tt.conns {
+			t.Errorf("%s: the calls took %d connections, want %d", tt.name, n, tt.conns)
+		}
+	}
+}
+
 // TestPostgresReadOnly checks a connection that accepts no writes. A decision fails, even if
 // it would be a denial, and the connection is closed.
 func TestPostgresReadOnly(t *testing.T) {
@@ -270,25 +286,17 @@ func TestPostgresReadOnly(t *testing.T) {
 	writable := postgres.New(limiterPool(t, newestPostgres()))
 	pool := limiterPool(t, newestPostgres(), param("default_transaction_read_only", "on"))
 	st := postgres.New(pool)
-	deny := func(st store.Store) (weir.Result, error) {
-		lim, err := weir.New(t.Name(), st, algorithm.FixedWindow{Limit: 1, Window: time.Hour}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return lim.Allow(t.Context(), "ann")
+	limiter := func(st store.Store) *weir.Limiter {
+		return newLimiter(t, st, t.Name(), algorithm.FixedWindow{Limit: 1, Window: time.Hour})
 	}
-	if res, err := deny(writable); err != nil || !res.Allowed {
+	if res, err := limiter(writable).Allow(t.Context(), "ann"); err != nil || !res.Allowed {
 		t.Fatalf("got %+v, %v, want an allowed request", res, err)
 	}
-	if res, err := deny(st); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "writes") {
+	if res, err := limiter(st).Allow(t.Context(), "ann"); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "writes") {
 		t.Errorf("got %+v, %v, want %v", res, err, store.ErrUnavailable)
 	}
 	await(t, "the connection to be closed", func() bool { return pool.Stat().TotalConns() == 0 })
-	lim, err := weir.New(t.Name(), st, algorithm.FixedWindow{Limit: 1, Window: time.Hour}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res, err := lim.Peek(t.Context(), "ann"); err != nil || res.Allowed {
+	if res, err := limiter(st).Peek(t.Context(), "ann"); err != nil || res.Allowed {
 		t.Errorf("Peek: got %+v, %v, want a denied request", res, err)
 	}
 }

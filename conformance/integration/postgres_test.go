@@ -174,17 +174,3 @@ func TestPostgres(t *testing.T) {
 		})
 	}
 }
-
-// TestPostgresCoalesced runs the suite on a coalesced store: concurrent calls are one
-// transaction.
-func TestPostgresCoalesced(t *testing.T) {
-	notShort(t)
-	notLight(t)
-	busyParallel(t)
-	progress(t)
-	pool := limiterPool(t, newestPostgres())
-	conformance.Run(t, conformance.Backend{
-		New:   func(*testing.T) store.Store { return store.Coalesce(postgres.New(pool)) },
-		Brief: true, Parallel: 4,
-	})
-}

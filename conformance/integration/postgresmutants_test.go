@@ -13,6 +13,55 @@ import (
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 )
 
+// A postgresMutant is a mistake in the code of store/postgres.
+type postgresMutant struct {
+	mistake string // what the store does
+	check   string // finds it
+	edits   []edit
+	more    string // another file of the package, without its first line
+}
+
+// An edit replaces a text of the code, which must stand there once.
+type edit struct{ old, wrong string }
+
+// postgresMutants returns the mistakes of testdata/postgresmutants/mutants.txt.
+func postgresMutants(t *testing.T) (all []postgresMutant) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/postgresmutants/mutants.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := byte(0) // the mark of the line before
+	for line := range strings.Lines(string(text)) {
+		mark, m := line[0], &postgresMutant{}
+		if len(all) > 0 {
+			m = &all[len(all)-1]
+		}
+		if mark == '-' && before != '-' {
+			m.edits = append(m.edits, edit{})
+		}
+		switch rest := line[1:]; mark {
+		case '=':
+			all = append(all, postgresMutant{mistake: strings.TrimSpace(rest)})
+		case '?':
+			m.check = strings.TrimSpace(rest)
+		case '-':
+			m.edits[len(m.edits)-1].old += rest
+		case '+':
+			m.edits[len(m.edits)-1].wrong += rest
+		case '>':
+			m.more += rest
+		}
+		before = mark
+	}
+	for _, m := range all {
+		for i, e := range m.edits {
+			m.edits[i] = edit{strings.TrimSuffix(e.old, "\n"), strings.TrimSuffix(e.wrong, "\n")}
+		}
+	}
+	return all
+}
+
 // postgresModule is the store whose copies have mistakes.
 const postgresModule = root + "/store/postgres"
 
@@ -26,11 +75,12 @@ func TestPostgresMutants(t *testing.T) {
 	t.Parallel()
 	server := servers.AllPostgres()[0]
 	admin := adminPool(t, server)
-	for i := range len(postgresMutants) + 1 {
+	mutants := postgresMutants(t)
+	for i := range len(mutants) + 1 {
 		// Here, and not in the processes: two of them with one schema could fail to create it.
 		sql(t, admin, "CREATE SCHEMA IF NOT EXISTS "+copyName(i))
 	}
-	program := buildMutants(t)
+	program := buildMutants(t, mutants)
 	run := func(t *testing.T, i int, check string, runs int) (failed bool, output string) {
 		t.Helper()
 		test := "TestRun"
@@ -53,7 +103,7 @@ func TestPostgresMutants(t *testing.T) {
 		return err != nil, output
 	}
 	checks := map[string]bool{}
-	for i, m := range postgresMutants {
+	for i, m := range mutants {
 		t.Run(m.mistake, func(t *testing.T) {
 			// The order of the locks is random, and hides two mistakes in every fifth run. On a busy
 			// machine, few calls overlap, and few are made while a fault lasts. The first run that
@@ -81,7 +131,7 @@ func copyName(i int) string { return fmt.Sprintf("m%02d", i) }
 
 // buildMutants compiles a test program with all copies, and returns its path. Copy 0 has no
 // mistake.
-func buildMutants(t *testing.T) (program string) {
+func buildMutants(t *testing.T, mutants []postgresMutant) (program string) {
 	t.Helper()
 	dir := t.TempDir()
 	absolute, err := filepath.Abs(root)
@@ -124,7 +174,7 @@ func buildMutants(t *testing.T) (program string) {
 		}
 	}
 	imports, list := "", ""
-	for i, m := range append([]postgresMutant{{}}, postgresMutants...) {
+	for i, m := range append([]postgresMutant{{}}, mutants...) {
 		name := copyName(i)
 		for file, text := range m.apply(t, files) {
 			write(filepath.Join(name, file), text)
@@ -188,7 +238,7 @@ func (m postgresMutant) apply(t *testing.T, files map[string]string) map[string]
 func TestPostgresMistakes(t *testing.T) {
 	var checks []string
 	found := map[string]string{}
-	for _, m := range postgresMutants {
+	for _, m := range postgresMutants(t) {
 		if found[m.check] == "" {
 			checks = append(checks, m.check)
 		}

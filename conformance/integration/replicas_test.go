@@ -3,26 +3,24 @@ package integration
 import (
 	"context"
 	"fmt"
-	"net"
 	"regexp"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	rueidisclient "github.com/redis/rueidis"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/goredis"
-	"github.com/weir-go/weir/store/rueidis"
 )
 
 // fromReplicas are the clients that read from replicas.
 var fromReplicas = []struct {
 	name string
-	open func(t *testing.T, addrs []string) store.Store
+	open func(addrs []string) (store.Store, func(), error)
 	// reads says that at least one of many reads goes to a replica.
 	reads bool
 	race  string // why it does not run under the race detector; "" means that it does
@@ -35,28 +33,12 @@ var fromReplicas = []struct {
 	{"valkey SendToReplicas", valkeyFromReplicas, true, ""},
 }
 
-func goredisFromReplicas(o *redis.ClusterOptions) func(*testing.T, []string) store.Store {
-	return func(t *testing.T, addrs []string) store.Store {
+func goredisFromReplicas(o *redis.ClusterOptions) func(addrs []string) (store.Store, func(), error) {
+	return func(addrs []string) (store.Store, func(), error) {
 		o.Addrs, o.DialTimeout, o.ReadTimeout, o.WriteTimeout = addrs, longTimeout, longTimeout, longTimeout
 		c := redis.NewClusterClient(o)
-		t.Cleanup(func() { _ = c.Close() })
-		return goredis.New(c)
+		return goredis.New(c), func() { _ = c.Close() }, nil
 	}
-}
-
-func rueidisFromReplicas(t *testing.T, addrs []string) store.Store {
-	c, err := rueidisclient.NewClient(rueidisclient.ClientOption{
-		// A replica among these would reply MOVED: rueidis does not send READONLY to a
-		// node that it connected to before it knew the node's role.
-		InitAddress: addrs[:len(addrs)/2], DisableCache: true,
-		SendToReplicas: func(cmd rueidisclient.Completed) bool { return cmd.IsReadOnly() },
-		Dialer:         net.Dialer{Timeout: longTimeout}, ConnWriteTimeout: longTimeout,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return rueidis.New(c)
 }
 
 // TestReplicas checks that clients that read from replicas decide and Peek on masters
@@ -68,19 +50,17 @@ func TestReplicas(t *testing.T) {
 	c := newCluster(t).calm(t)
 	for n, tt := range fromReplicas {
 		t.Run(tt.name, func(t *testing.T) {
-			if raceEnabled && tt.race != "" {
+			if weirtest.Race && tt.race != "" {
 				t.Skip(tt.race)
 			}
-			st := tt.open(t, c.Addrs)
-			limiter := func(a algorithm.Algorithm) *weir.Limiter {
-				lim, err := weir.New("replicas"+strconv.Itoa(n), st, a, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return lim
+			st, closeClient, err := tt.open(c.Addrs)
+			if err != nil {
+				t.Fatal(err)
 			}
-			lim := limiter(algorithm.FixedWindow{Limit: limit, Window: 24 * time.Hour})
-			logs := limiter(algorithm.SlidingLog{Limit: limit, Window: 24 * time.Hour})
+			t.Cleanup(closeClient)
+			name := "replicas" + strconv.Itoa(n)
+			lim := newLimiter(t, st, name, algorithm.FixedWindow{Limit: limit, Window: 24 * time.Hour})
+			logs := newLimiter(t, st, name, algorithm.SlidingLog{Limit: limit, Window: 24 * time.Hour})
 			for _, node := range c.nodes {
 				eventually(t, "CONFIG RESETSTAT", func(ctx context.Context) error { return node.ConfigResetStat(ctx).Err() })
 			}
@@ -141,4 +121,22 @@ func counts(t *testing.T, c *cluster, calls *regexp.Regexp) [2]int64 {
 		}
 	}
 	return sums
+}
+
+// commandStats returns the last group of each match in the node's command statistics.
+func commandStats(t *testing.T, node *redis.Client, calls *regexp.Regexp) []int64 {
+	t.Helper()
+	text, err := node.Info(t.Context(), "commandstats", "errorstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counts []int64
+	for _, m := range calls.FindAllStringSubmatch(text, -1) {
+		n, err := strconv.ParseInt(m[len(m)-1], 10, 64)
+		if err != nil {
+			t.Fatal(fmt.Errorf("%s: %w", m[0], err))
+		}
+		counts = append(counts, n)
+	}
+	return counts
 }

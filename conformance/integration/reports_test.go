@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -46,18 +45,6 @@ func versionOf(function any) string {
 		return m[1]
 	}
 	return "?"
-}
-
-// TestVersionOf checks that the versions of all clients are known.
-func TestVersionOf(t *testing.T) {
-	for store, c := range clients {
-		if got := versionOf(c.function); !strings.HasPrefix(got, "v") {
-			t.Errorf("%s: the version of %s is %q", store, c.name, got)
-		}
-	}
-	if got := versionOf(versionOf); got != "?" {
-		t.Errorf("the version of this module is %q", got)
-	}
 }
 
 // reportDir is the directory for reports of the matrix. If it is empty, there are none.
@@ -108,19 +95,6 @@ func productOf(info string) string {
 		}
 	}
 	return "a server of unknown version"
-}
-
-func TestProductOf(t *testing.T) {
-	for info, want := range map[string]string{
-		"# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n":                            "Redis 6.0.16",
-		"# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\nx:1\r\n": "Valkey 8.1.1",
-		"# Server\r\nredict_version:7.3.6\r\nredict_mode:standalone\r\nredis_version:7.2.4\r\n":    "Redict 7.3.6",
-		"": "a server of unknown version",
-	} {
-		if got := productOf(info); got != want {
-			t.Errorf("%q: got %q, want %q", info, got, want)
-		}
-	}
 }
 
 const root = "../.."
@@ -180,81 +154,41 @@ func TestReportsComplete(t *testing.T) {
 	}
 }
 
-// TestReportFiles checks the files that invented reports give.
-func TestReportFiles(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name string, r report.Report) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), r.JSON(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	of := func(store, server, result string, passed, skipped int) report.Report {
-		r := report.Report{
-			Store: store, Client: store + " v1", Server: server, Type: "*" + store + ".Store", Weir: "v2",
-			Settings: report.Settings{Keys: true}, Started: time.Now(), Result: result, Passed: passed, Skipped: skipped, Millis: 99,
-			Checks: []report.Check{{Name: "A", Result: result, Seed: 98, Millis: 97}, {Name: "B", Result: report.Passed, Seed: 98, Millis: 97}},
-		}
-		if skipped > 0 {
-			r.Checks[1] = report.Check{Name: "B", Result: report.Skipped, Reason: "no b", Seed: 98, Millis: 97}
-		}
-		return r
-	}
-	if _, err := reports.Collect(dir); err == nil {
-		t.Error("no reports are no error")
-	}
-	write("b-x.json", of("b", "X 1", report.Passed, 7, 0))
-	write("a-x.json", of("a", "X 1", report.Passed, 5, 2))
-	write("a-y.json", of("a", "Y 1", report.Passed, 4, 3))
-	all, err := reports.Collect(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := all.Files()
-	const table = "| Server | a | b |\n|---|---|---|\n| X 1 | 5 (2) | 7 (0) |\n| Y 1 | 4 (3) | – |\n\n"
-	page := files[reports.Page]
-	for _, want := range []string{
-		"of the 2 checks", table,
-		"| a | a v1 |\n| b | b v1 |\n\n",
-		"|---|---|---|\n| B | no b | a |\n\n",
+// TestReportsCollect checks that runs that failed, that ended early or that differ in their checks
+// are not collected, and that neither times nor seeds are.
+func TestReportsCollect(t *testing.T) {
+	for _, tt := range []struct {
+		says, result string // of the second run
+		checks       []string
+	}{
+		{"", report.Passed, []string{"A", "B"}},
+		{"the result of the run", report.Failed, []string{"A", "B"}},
+		{"the result of the run", report.Incomplete, []string{"A", "B"}},
+		{"a.json", report.Passed, []string{"B"}},
 	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("want\n%s\nin\n%s", want, page)
-		}
-	}
-	data := files[reports.Data]
-	if regexp.MustCompile("9[789]|started|milliseconds|seed").MatchString(data) {
-		t.Errorf("the data has a time or a seed:\n%s", data)
-	}
-	if len(files) != 2 {
-		t.Errorf("there are %d files", len(files))
-	}
-
-	// The data gives all files again.
-	other := t.TempDir()
-	if err := os.MkdirAll(filepath.Dir(filepath.Join(other, reports.Data)), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(other, reports.Data), []byte(data), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if all, err = reports.Read(other); err != nil {
-		t.Fatal(err)
-	}
-	if again := all.Files(); !maps.Equal(again, files) {
-		t.Errorf("the files are\n%q\nand, from the data,\n%q", files, again)
-	}
-
-	for _, result := range []string{report.Failed, report.Incomplete, ""} {
-		write("c-x.json", of("c", "X 1", result, 7, 0))
+		dir := t.TempDir()
 		if _, err := reports.Collect(dir); err == nil {
-			t.Errorf("the result %q is no error", result)
+			t.Error("no reports are no error")
 		}
-	}
-	r := of("c", "X 1", report.Passed, 7, 0)
-	r.Checks = r.Checks[1:]
-	write("c-x.json", r)
-	if _, err := reports.Collect(dir); err == nil || !strings.Contains(err.Error(), "a-x.json") {
-		t.Errorf("runs of different checks: error %v", err)
+		for name, r := range map[string]report.Report{"a.json": {Result: report.Passed}, "b.json": {Result: tt.result}} {
+			checks := []string{"A", "B"}
+			if name == "b.json" {
+				checks = tt.checks
+			}
+			r.Started, r.Millis = time.Now(), 98
+			for _, check := range checks {
+				r.Checks = append(r.Checks, report.Check{Name: check, Result: report.Skipped, Seed: 98, Millis: 98})
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), r.JSON(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := reports.Collect(dir)
+		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%+v: got %v, want an error that says %q", tt, err, tt.says)
+		}
+		if err == nil && regexp.MustCompile("98|started|milliseconds|seed").MatchString(all.Files()[reports.Data]) {
+			t.Errorf("the data has a time or a seed:\n%s", all.Files()[reports.Data])
+		}
 	}
 }

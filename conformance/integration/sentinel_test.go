@@ -49,11 +49,7 @@ func TestSentinelsGone(t *testing.T) {
 					c = redis.NewFailoverClient(o)
 				}
 				t.Cleanup(func() { _ = c.Close() })
-				lim, err := weir.New("sentinels", goredis.New(c), algorithm.FixedWindow{Limit: 1_000_000, Window: time.Hour}, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return lim
+				return newLimiter(t, goredis.New(c), "sentinels", algorithm.FixedWindow{Limit: 1_000_000, Window: time.Hour})
 			}
 			call := func(lim *weir.Limiter) (time.Duration, error) {
 				ctx, cancel := context.WithTimeout(context.Background(), limit)

@@ -33,15 +33,17 @@ func init() {
 		"HalfOpen":          toxic("timeout", noReply),
 		"Loading":           loading,
 		"ReadOnly":          readOnly,
-		"MasterDown":        masterDown,
-		"NoReplicas":        setting("NOREPLICAS", []any{"min-replicas-to-write", "1"}, []any{"min-replicas-to-write", "0"}),
-		"Misconf":           misconf,
-		"Busy":              busy,
-		"NoPermission":      noPermission,
-		"WrongPassword":     wrongPassword,
-		"TooManyClients":    tooManyClients,
-		"OutOfMemory":       setting("OOM", []any{"maxmemory", "1"}, []any{"maxmemory", "0"}),
-		"Eviction":          eviction,
+		"MasterDown": replies("MASTERDOWN", []any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"},
+			"--replica-serve-stale-data", "no"),
+		"NoReplicas": replies("NOREPLICAS", []any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}),
+		"Misconf":    misconf,
+		"Busy":       busy,
+		"NoPermission": replies("NOPERM", []any{"ACL", "SETUSER", "default", "-eval", "-evalsha"},
+			[]any{"ACL", "SETUSER", "default", "+eval", "+evalsha"}),
+		"WrongPassword":  wrongPassword,
+		"TooManyClients": tooManyClients,
+		"OutOfMemory":    replies("OOM", []any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"}),
+		"Eviction":       eviction,
 	} {
 		faultMakers[name] = maker
 	}
@@ -238,26 +240,15 @@ func readOnly(t *testing.T, a adapter, _ string) conformance.Fault {
 	return f
 }
 
-func masterDown(t *testing.T, a adapter, _ string) conformance.Fault {
-	server, rdb := a.single(t, "--replica-serve-stale-data", "no")
-	f := a.fault(t, server.Endpoint, rdb)
-	f.Begin = func() { must(t, rdb, "REPLICAOF", "127.0.0.1", "1") }
-	f.End = func() {
-		must(t, rdb, "REPLICAOF", "NO", "ONE")
-		answered(t, rdb, "MASTERDOWN")
-	}
-	return f
-}
-
-// setting returns a maker of a fault that CONFIG SET begins and ends. The server replies
-// with errors of that code.
-func setting(code string, begin, end []any) faultMaker {
+// replies returns a maker of a fault that one command begins and another ends. The server of these
+// arguments replies with errors of that code.
+func replies(code string, begin, end []any, args ...string) faultMaker {
 	return func(t *testing.T, a adapter, _ string) conformance.Fault {
-		server, rdb := a.single(t)
+		server, rdb := a.single(t, args...)
 		f := a.fault(t, server.Endpoint, rdb)
-		f.Begin = func() { must(t, rdb, append([]any{"CONFIG", "SET"}, begin...)...) }
+		f.Begin = func() { must(t, rdb, begin...) }
 		f.End = func() {
-			must(t, rdb, append([]any{"CONFIG", "SET"}, end...)...)
+			must(t, rdb, end...)
 			answered(t, rdb, code)
 		}
 		return f
@@ -300,17 +291,6 @@ func busy(t *testing.T, a adapter, _ string) conformance.Fault {
 		must(t, conn, "SCRIPT", "KILL")
 		await(t, "the script to end", func() bool { return conn.Ping(context.Background()).Err() == nil })
 		answered(t, rdb, "BUSY")
-	}
-	return f
-}
-
-func noPermission(t *testing.T, a adapter, _ string) conformance.Fault {
-	server, rdb := a.single(t)
-	f := a.fault(t, server.Endpoint, rdb)
-	f.Begin = func() { must(t, rdb, "ACL", "SETUSER", "default", "-eval", "-evalsha") }
-	f.End = func() {
-		must(t, rdb, "ACL", "SETUSER", "default", "+eval", "+evalsha")
-		answered(t, rdb, "NOPERM")
 	}
 	return f
 }

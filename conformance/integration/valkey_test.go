@@ -3,7 +3,6 @@ package integration
 import (
 	"net"
 	"sync"
-	"testing"
 	"time"
 
 	valkeyclient "github.com/valkey-io/valkey-go"
@@ -16,50 +15,37 @@ import (
 // This file makes the clients of valkey-go, with the settings that the tests use for rueidis.
 
 func openValkey(e servers.Endpoint) (store.Store, func(), error) {
-	return valkeyOf(valkeyOptions(e))
+	return valkeyOf(valkeyOptions(e, longTimeout))
 }
 
 func boundedValkey(e servers.Endpoint, timeout time.Duration) (store.Store, func(), error) {
-	options := valkeyOptions(e)
-	options.DisableRetry = true
-	options.AlwaysPipelining = true
-	options.Dialer = net.Dialer{Timeout: timeout}
-	options.ConnWriteTimeout = timeout
-	options.Sentinel.Dialer = options.Dialer
+	options := valkeyOptions(e, timeout)
+	options.DisableRetry, options.AlwaysPipelining = true, true
 	return valkeyOf(options)
 }
 
 // valkeyFromReplicas is rueidisFromReplicas for valkey-go.
-func valkeyFromReplicas(t *testing.T, addrs []string) store.Store {
-	st, closeClient, err := valkeyOf(valkeyclient.ClientOption{
-		InitAddress: addrs[:len(addrs)/2], DisableCache: true,
-		SendToReplicas: func(cmd valkeyclient.Completed) bool { return cmd.IsReadOnly() },
-		Dialer:         net.Dialer{Timeout: longTimeout}, ConnWriteTimeout: longTimeout,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(closeClient)
-	return st
+func valkeyFromReplicas(addrs []string) (store.Store, func(), error) {
+	options := valkeyOptions(servers.Endpoint{Kind: servers.Cluster, Addrs: addrs[:len(addrs)/2]}, longTimeout)
+	options.SendToReplicas = func(cmd valkeyclient.Completed) bool { return cmd.IsReadOnly() }
+	return valkeyOf(options)
 }
 
-// valkeyOptions returns the options that an endpoint needs.
-func valkeyOptions(e servers.Endpoint) valkeyclient.ClientOption {
+func valkeyOptions(e servers.Endpoint, timeout time.Duration) valkeyclient.ClientOption {
 	options := valkeyclient.ClientOption{
 		InitAddress: e.Addrs, TLSConfig: e.TLS, Username: e.User, Password: e.Password,
 		ForceSingleClient: e.Kind == servers.Single,
 		DisableCache:      true, // miniredis has no CLIENT TRACKING
-		Dialer:            net.Dialer{Timeout: longTimeout},
+		Dialer:            net.Dialer{Timeout: timeout},
 		DialCtxFn:         valkey.Dial,
-		ConnWriteTimeout:  longTimeout,
+		ConnWriteTimeout:  timeout,
 	}
 	if e.Kind == servers.Sentinel {
-		options.Sentinel.MasterSet = e.Master
+		options.Sentinel = valkeyclient.SentinelOption{MasterSet: e.Master, Dialer: options.Dialer}
 	}
 	return options
 }
 
-// valkeyOf returns a store over a new client, and a function that closes the client.
 func valkeyOf(options valkeyclient.ClientOption) (store.Store, func(), error) {
 	c, err := valkeyclient.NewClient(options)
 	if err != nil {

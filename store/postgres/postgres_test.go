@@ -91,6 +91,7 @@ func TestMeaning(t *testing.T) {
 		{"lost connection", "eval x", io.ErrUnexpectedEOF, ""},
 		{"serialization failure", "eval x", reply("40001"), ""},
 		{"lock timeout of the role", "eval x", reply("55P03"), ""},
+		{"statement timeout of the role", "eval x", reply("57014"), ""},
 		{"disk full", "eval x", reply("53100"), "free the disk"},
 		{"no operator", "eval x", reply("42883"), "another table"},
 		{"a view", "eval x", reply("55000"), "another table"},

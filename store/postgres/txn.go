@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -89,8 +90,8 @@ func (t *txn) run(ctx context.Context, pool *pgxpool.Pool) error {
 // rollBack ends the transaction after err, so that the connection can be used again.
 func (t *txn) rollBack(ctx context.Context, conn *pgxpool.Conn, err error) error {
 	// Another server may accept writes. If this connection is closed, the pool opens
-	// another.
-	if !errors.Is(err, errReadOnly) {
+	// another. If nothing was sent because ctx was done, there is nothing to undo.
+	if !errors.Is(err, errReadOnly) && !pgconn.SafeToRetry(err) {
 		_ = reset(ctx, conn.Conn()) // if it fails, Release closes the connection
 	}
 	return err
@@ -98,10 +99,15 @@ func (t *txn) rollBack(ctx context.Context, conn *pgxpool.Conn, err error) error
 
 // reset ends a transaction that failed. If a statement could not be prepared, older
 // versions of pgx forget the others that they have prepared with it, and prepare them
-// again in vain.
+// again in vain. So does every version if ctx is done before DeallocateAll sends
+// anything: the connection is then of no use.
 func reset(ctx context.Context, conn *pgx.Conn) error {
 	if conn.PgConn().TxStatus() == 'I' {
-		return conn.DeallocateAll(ctx)
+		err := conn.DeallocateAll(ctx)
+		if err != nil {
+			_ = conn.Close(ctx)
+		}
+		return err
 	}
 	_, err := conn.Exec(ctx, "ROLLBACK")
 	return err

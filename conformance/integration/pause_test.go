@@ -1,18 +1,11 @@
 package integration
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,32 +17,14 @@ import (
 	"github.com/weir-go/weir/weirhttp"
 )
 
-// The variables tell another process of TestPauseProcesses what to use.
-const (
-	pauseRedis   = "WEIR_PAUSE_REDIS"
-	pausePrefix  = "WEIR_PAUSE_PREFIX"
-	pauseService = "WEIR_PAUSE_SERVICE"
-)
-
-// TestPauseProcesses checks that a Retry-After that another process saw stops this process
-// within one round trip to the store: its next request finds the pause, in the one call that it
-// makes. It sends nothing until the pause ends.
+// TestPauseProcesses checks that a Retry-After that one client saw stops another client, which has
+// connections and a limiter of its own, within one round trip to the store: its next request finds
+// the pause, in the one call that it makes. It sends nothing until the pause ends.
 func TestPauseProcesses(t *testing.T) {
-	if service := os.Getenv(pauseService); service != "" {
-		e := servers.Endpoint{Kind: servers.Single, Addrs: []string{os.Getenv(pauseRedis)}}
-		c, _, calls := pauseClient(t, e, os.Getenv(pausePrefix), 0)
-		for in := bufio.NewScanner(os.Stdin); in.Scan(); { // a line is a request
-			before := calls.Load()
-			fmt.Printf("pid %d: %s, %d calls of the store\n", os.Getpid(), get(t.Context(), c, service), calls.Load()-before)
-		}
-		return
-	}
-	t.Parallel()
 	servers.Need(t)
 	for name, wait := range map[string]string{"1 s": "1", "an hour": "3600"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			progress(t)
 			server, _ := adapters[0].single(t)
 			var mu sync.Mutex
 			var came []time.Time
@@ -67,13 +42,12 @@ func TestPauseProcesses(t *testing.T) {
 				defer mu.Unlock()
 				return slices.Clone(came)
 			}
-			prefix := fmt.Sprintf("weirtest-pause-%x", rand.Uint64())
-			ask := pauseProcess(t, server.Endpoint.Addrs[0], prefix, service.URL)
-			patient, lim, _ := pauseClient(t, server.Endpoint, prefix, 0)
+			first, _, calls := pauseClient(t, server.Endpoint, 0)
+			patient, lim, _ := pauseClient(t, server.Endpoint, 0)
 
 			// The decision of the first request, and the pause that the answer asks for.
-			if got := ask(); !strings.HasSuffix(got, ": 429 Too Many Requests, 2 calls of the store") {
-				t.Fatalf("the other process: %s", got)
+			if got := get(t.Context(), first, service.URL); got != "429 Too Many Requests" || calls.Load() != 2 {
+				t.Fatalf("the first request: %s, after %d calls of the store", got, calls.Load())
 			}
 			if wait == "1" {
 				if got := get(t.Context(), patient, service.URL); got != "200 OK" {
@@ -84,7 +58,7 @@ func TestPauseProcesses(t *testing.T) {
 				}
 				return
 			}
-			hasty, _, calls := pauseClient(t, server.Endpoint, prefix, time.Millisecond)
+			hasty, _, calls := pauseClient(t, server.Endpoint, time.Millisecond)
 			for i := range int64(3) {
 				if got := get(t.Context(), hasty, service.URL); got != "paused" || calls.Load() != i+1 {
 					t.Errorf("a request that may not wait: %s, after %d calls of the store, want a pause after %d", got, calls.Load(), i+1)
@@ -106,13 +80,13 @@ func TestPauseProcesses(t *testing.T) {
 
 // pauseClient returns a client whose requests wait at most maxWait, and its limiter. A maxWait of
 // 0 means no bound. calls counts the calls of its store.
-func pauseClient(t *testing.T, e servers.Endpoint, prefix string, maxWait time.Duration) (c *http.Client, lim *weir.Limiter, calls *atomic.Int64) {
+func pauseClient(t *testing.T, e servers.Endpoint, maxWait time.Duration) (c *http.Client, lim *weir.Limiter, calls *atomic.Int64) {
 	t.Helper()
 	calls = new(atomic.Int64)
 	lim, err := weir.NewPolicy(counted{adapters[0].once(t, e), calls, new(atomic.Int64)}, weir.Policy{Name: "service", Segments: []string{"host"}, Rules: []weir.Rule{
 		{Name: "pace", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1000), Burst: 100}},
 		{Name: "pause", Algorithm: algorithm.Pause{}},
-	}}, &weir.Options{Prefix: prefix})
+	}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,38 +110,4 @@ func get(ctx context.Context, c *http.Client, url string) string {
 	}
 	_ = res.Body.Close()
 	return res.Status
-}
-
-// pauseProcess starts another process, which has a client of its own. The function sends a request
-// there, and returns what the process says of it.
-func pauseProcess(t *testing.T, redis, prefix, service string) func() string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestPauseProcesses$")
-	cmd.Env = append(os.Environ(), pauseRedis+"="+redis, pausePrefix+"="+prefix, pauseService+"="+service)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
-	lines := bufio.NewReader(out)
-	return func() string {
-		if _, err := io.WriteString(in, "\n"); err != nil {
-			t.Fatal(err)
-		}
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			t.Fatalf("%q, %v", line, err)
-		}
-		return strings.TrimSpace(line)
-	}
 }
