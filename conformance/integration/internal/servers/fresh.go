@@ -59,7 +59,7 @@ func fresh(t testing.TB, version string, top *topology, args []string) *Server {
 		if s.network == "" {
 			return // nothing was started
 		}
-		if err := remove(context.Background(), serverLabel+"="+s.id); err != nil {
+		if err := s.remove(context.Background()); err != nil {
 			t.Errorf("%s: remove the containers: %v", s.Name, err)
 		}
 	})

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/moby/moby/client"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -193,13 +192,11 @@ func gone(t *testing.T, f func(t *testing.T) *Server) {
 }
 
 func noContainers(ctx context.Context, label string) error {
-	return withDocker(ctx, func(docker *client.Client) error {
-		list, err := docker.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", label)})
-		if err == nil && len(list.Items) > 0 {
-			err = fmt.Errorf("%d containers were left", len(list.Items))
-		}
-		return err
-	})
+	ids, err := docker(ctx, "ps", "--all", "--quiet", "--filter", "label="+label)
+	if err == nil && ids != "" {
+		err = fmt.Errorf("containers were left: %s", ids)
+	}
+	return err
 }
 
 func set(t *testing.T, rdb redis.UniversalClient, key string) {
