@@ -81,11 +81,11 @@ func verbOf(r weir.Request) string {
 func (w *worker) peek(g *group, user, plan int) {
 	r := weir.Request{Key: g.key(user), Op: weir.Peek}
 	res, known, b := w.bounded(call{group: g, user: user, plan: plan, request: r})
-	if !known || b.void || g.several() || g.queues() {
+	if !known || g.several() || g.queues() {
 		return
 	}
 	limit := g.plans[plan][0].limit
-	w.Report.add(&w.Report.Judged)
+	w.Report.Add(Judged)
 	if most, least := max(limit-b.low, 0), max(limit-b.high, 0); res.Remaining > most || res.Remaining < least {
 		w.Violate(Answer, "%s: Peek of %s: %d of %d tokens remain, want from %d to %d", w.member.Name, g.kind.name, res.Remaining, limit, least, most)
 	}
@@ -97,9 +97,6 @@ func (w *worker) reset(g *group, user int) {
 	defer g.gate.RLock()
 	g.gate.Lock()
 	defer g.gate.Unlock()
-	if g.hit {
-		return
-	}
 	g.forget(user)
 	_, known := w.do(call{group: g, user: user, request: weir.Request{Key: g.key(user), Op: weir.Reset}})
 	for i, r := range g.plans[0] {
@@ -170,8 +167,8 @@ func (w *worker) use(g *group, user int, d *decision, r weir.Request) {
 	case r.Op != weir.Renew:
 		c.back = d.held
 	}
-	res, known, b := w.bounded(c)
-	if loose := len(g.plans[0]) == 1 && g.plans[0][0].loose; known && !b.void && !res.Allowed && !loose && (d.held > 0 || r.Op != weir.Refund) {
+	res, known := w.do(c)
+	if loose := len(g.plans[0]) == 1 && g.plans[0][0].loose; known && !res.Allowed && !loose && (d.held > 0 || r.Op != weir.Refund) {
 		w.Violate(Answer, "%s: %v of %s: the decision, of %d tokens, was not found", w.member.Name, r.Op, g.kind.name, d.held)
 	}
 	switch actual, _ := r.Actual.Cost(); {
@@ -189,20 +186,15 @@ func (w *worker) again(g *group, user int, d *decision) {
 	if d.lost {
 		c.cost, c.again, c.free, c.ahead = max(d.request.Cost, 1), true, false, d.ahead
 	}
-	res, known, b := w.bounded(c)
+	res, known := w.do(c)
 	switch {
 	case !known:
 	case d.lost && !res.Allowed:
 		return
 	case d.lost:
 		d.lost, d.held = false, res.Granted
-	case !b.void && (!res.Replayed || res.Granted != d.held):
+	case !res.Replayed || res.Granted != d.held:
 		w.Violate(Answer, "%s: a repeated decision of %s: got %+v, want it replayed, with Granted %d", w.member.Name, g.kind.name, res, d.held)
-	case b.void:
-		if !res.Replayed { // a fault has lost the decision, so this is another one
-			w.begin(&call{group: g, user: user, plan: d.plan, cost: max(d.request.Cost, 1)})
-		}
-		return
 	}
 	g.hold(user, d)
 }
@@ -221,7 +213,7 @@ func (w *worker) entries(g *group, user int) {
 		}
 	})
 	known := w.outcome("Entries", g.kind.name, &weir.Result{Allowed: true}, err, risky)
-	if b := l.end(before, effect{}); known && !b.void && (sum < b.low || sum > b.high) {
+	if b := l.end(before, effect{}); known && (sum < b.low || sum > b.high) {
 		w.Violate(Answer, "%s: Entries of %s: the entries have %d tokens, want from %d to %d", w.member.Name, g.kind.name, sum, b.low, b.high)
 	}
 }

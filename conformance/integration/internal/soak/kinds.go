@@ -12,7 +12,6 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/integration/internal/requests"
 	"github.com/weir-go/weir/examples/dailyquota"
-	"github.com/weir-go/weir/store"
 )
 
 // plans are the limits that every policy has in turn. The first is that of its limiter.
@@ -94,7 +93,6 @@ type group struct {
 	ledgers [][]*ledger // by rule and user; of a shared rule, all users have the same one
 
 	gate sync.RWMutex // a call holds it for reading, a reset for writing
-	hit  bool         // a fault can lose tokens, so there are no resets
 
 	mu   sync.Mutex
 	held [users][]*decision // decisions that nobody uses now
@@ -154,17 +152,6 @@ func (g *group) segments(user int) []string {
 }
 
 func (g *group) key(user int) weir.Key { return weir.KeyOf(g.segments(user)...) }
-
-// each calls f with each ledger and its slot.
-func (g *group) each(f func(slot int, l *ledger)) {
-	for i, ledgers := range g.ledgers {
-		for u, l := range ledgers {
-			if u == 0 || !g.plans[0][i].shared {
-				f(store.Slot("{"+g.segments(u)[0]+"}"), l)
-			}
-		}
-	}
-}
 
 // rulesOf returns the rules of a policy, or of one of its plans.
 func rulesOf(rules []rule) []weir.Rule {
@@ -241,13 +228,9 @@ func (g *group) hold(user int, d *decision) {
 	g.held[user] = append(g.held[user], d)
 }
 
-// forget removes the decisions of a user, or of all if user is -1.
+// forget removes the decisions of a user.
 func (g *group) forget(user int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for u := range g.held {
-		if u == user || user < 0 {
-			g.held[u] = nil
-		}
-	}
+	g.held[user] = nil
 }

@@ -28,6 +28,7 @@ func (w *worker) run() {
 			return
 		default:
 		}
+		w.still.RLock()
 		if n := w.random.IntN(len(w.groups) + 1); n < len(w.groups) {
 			g := w.groups[n]
 			g.gate.RLock()
@@ -36,6 +37,7 @@ func (w *worker) run() {
 		} else {
 			w.paces[w.random.IntN(len(w.paces))].ask(w)
 		}
+		w.still.RUnlock()
 	}
 }
 
@@ -126,7 +128,6 @@ func (w *worker) end(c *call, marks []mark, res weir.Result, err error, risky bo
 		repeats = int64(w.member.Repeats)
 	}
 	all := make([]bounds, len(rules))
-	void := false
 	for i := range rules {
 		r := &rules[i]
 		e := effect{unknown: !known, repeats: repeats}
@@ -146,9 +147,8 @@ func (w *worker) end(c *call, marks []mark, res weir.Result, err error, risky bo
 			}
 		}
 		all[i] = c.group.ledgers[i][c.user].end(marks[i], e)
-		void = void || all[i].void
 	}
-	if known && !void && !res.Replayed {
+	if known && !res.Replayed {
 		w.judge(c, rules, all, res)
 	}
 	return res, known
@@ -157,13 +157,14 @@ func (w *worker) end(c *call, marks []mark, res weir.Result, err error, risky bo
 // outcome counts a call, and reports whether its outcome is known. It takes the result of a denied
 // request from the error.
 func (s *worker) outcome(verb, kind string, res *weir.Result, err error, risky bool) bool {
+	s.Report.Add(Calls, verbs+verb, limits+kind)
 	var denied *weir.DeniedError
 	switch {
 	case errors.As(err, &denied):
 		*res = denied.Result
 	case err == nil:
 	default:
-		s.Report.count(kind, verb, "unknown")
+		s.Report.Add(Unknown)
 		if !requests.Lost(err) {
 			s.Violate(Failed, "%s: %s of %s: an error that no fault explains: %v", s.member.Name, verb, kind, err)
 		} else if !s.faulty.Load() && !risky && s.member.credit.Add(-1) < 0 {
@@ -171,11 +172,6 @@ func (s *worker) outcome(verb, kind string, res *weir.Result, err error, risky b
 		}
 		return false
 	}
-	outcome := "denied"
-	if res.Allowed {
-		outcome = "allowed"
-	}
-	s.Report.count(kind, verb, outcome)
 	return true
 }
 
@@ -184,7 +180,7 @@ func (w *worker) judge(c *call, rules []rule, all []bounds, res weir.Result) {
 	if c.free || c.gives || c.cost == 0 {
 		return
 	}
-	w.Report.add(&w.Report.Judged)
+	w.Report.Add(Judged)
 	if res.Granted > c.cost || res.Allowed && !c.upTo && res.Granted != c.cost {
 		w.Violate(Answer, "%s: %s of %s: %d tokens were asked for: %+v", w.member.Name, c.verb, c.group.kind.name, c.cost, res)
 	}
