@@ -141,9 +141,7 @@ func (w *worker) decide(g *group, user int, r weir.Request) {
 	if r.MaxWait > 0 && !g.queues() {
 		d.ahead = ahead
 	}
-	res, known := w.do(call{
-		group: g, user: user, plan: d.plan, request: r, cost: max(r.Cost, 1), free: r.Op == weir.Force, upTo: r.Op == weir.TakeUpTo, ahead: d.ahead,
-	})
+	res, known := w.do(call{group: g, user: user, plan: d.plan, request: r, cost: max(r.Cost, 1), ahead: d.ahead})
 	if d.held, d.lost = res.Granted, !known; r.ID != "" && (known && res.Allowed || d.lost && r.Op == weir.Consume && !g.leases()) {
 		g.hold(user, d)
 	}
@@ -153,7 +151,7 @@ func (w *worker) decide(g *group, user int, r weir.Request) {
 // the decision was lost, it may have been made, so it is only repeated.
 func (w *worker) use(g *group, user int, d *decision, r weir.Request) {
 	r.Key, r.Cost = d.request.Key, 0
-	c := call{group: g, user: user, plan: d.plan, request: r, gives: true}
+	c := call{group: g, user: user, plan: d.plan, request: r}
 	switch {
 	case (r.Op == weir.Consume || r.Op == weir.TakeUpTo) && !g.leases():
 		w.again(g, user, d)
@@ -163,7 +161,7 @@ func (w *worker) use(g *group, user int, d *decision, r weir.Request) {
 		return
 	case r.Op == weir.Settle:
 		actual, _ := r.Actual.Cost()
-		c.cost, c.back, c.unset = max(actual-d.held, 0), max(d.held-actual, 0), true
+		c.cost, c.back = max(actual-d.held, 0), max(d.held-actual, 0)
 	case r.Op != weir.Renew:
 		c.back = d.held
 	}
@@ -182,9 +180,9 @@ func (w *worker) use(g *group, user int, d *decision, r weir.Request) {
 
 // again repeats a decision. If it was made, it consumes nothing.
 func (w *worker) again(g *group, user int, d *decision) {
-	c := call{verb: "a repeated ID", group: g, user: user, plan: d.plan, request: d.request, free: true}
+	c := call{verb: "a repeated ID", group: g, user: user, plan: d.plan, request: d.request}
 	if d.lost {
-		c.cost, c.again, c.free, c.ahead = max(d.request.Cost, 1), true, false, d.ahead
+		c.cost, c.again, c.ahead = max(d.request.Cost, 1), true, d.ahead
 	}
 	res, known := w.do(c)
 	switch {
