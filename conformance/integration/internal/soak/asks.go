@@ -28,7 +28,7 @@ func (w *worker) ask(g *group, user int) {
 			return r
 		},
 		Recent: func(weir.Key) (r weir.Request) {
-			if d, about = g.pick(w.random, user), true; d != nil {
+			if d, about = g.pick(user), true; d != nil {
 				r = d.request
 			}
 			return r

@@ -2,7 +2,6 @@ package soak
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -94,8 +93,7 @@ type group struct {
 
 	gate sync.RWMutex // a call holds it for reading, a reset for writing
 
-	mu   sync.Mutex
-	held [users][]*decision // decisions that nobody uses now
+	held [users]chan *decision // decisions that nobody uses now; a reset replaces the channel
 }
 
 // A decision has an ID, and tokens that can be refunded, or a lease.
@@ -123,6 +121,9 @@ func (s *Soak) groups() []*group {
 			}
 		}
 		g := &group{kind: k, name: fmt.Sprintf("r%d", s.round)}
+		for user := range users {
+			g.forget(user)
+		}
 		for _, all := range byPlan {
 			g.plans = append(g.plans, all[i].rules)
 		}
@@ -207,30 +208,23 @@ func (s *Soak) limit(m *member, p weir.Policy) (*weir.Limiter, error) {
 	return l, err
 }
 
-// pick removes and returns a random decision of a user, or nil if there is none.
-func (g *group) pick(r *rand.Rand, user int) *decision {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	list := g.held[user]
-	if len(list) == 0 {
+// pick removes and returns a decision of a user, or nil if there is none.
+func (g *group) pick(user int) *decision {
+	select {
+	case d := <-g.held[user]:
+		return d
+	default:
 		return nil
 	}
-	i := r.IntN(len(list))
-	d := list[i]
-	g.held[user] = slices.Delete(list, i, i+1)
-	return d
 }
 
-// hold adds a decision of a user.
+// hold adds a decision of a user. If there are too many, nobody uses it again.
 func (g *group) hold(user int, d *decision) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.held[user] = append(g.held[user], d)
+	select {
+	case g.held[user] <- d:
+	default:
+	}
 }
 
 // forget removes the decisions of a user.
-func (g *group) forget(user int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.held[user] = nil
-}
+func (g *group) forget(user int) { g.held[user] = make(chan *decision, 1000) }
