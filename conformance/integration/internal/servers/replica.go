@@ -33,9 +33,6 @@ func (s *Server) startSentinel(ctx context.Context, ports []string) error {
 				"sentinel monitor NAME HOST MASTER 2\n" +
 				"sentinel down-after-milliseconds NAME DOWN\n" +
 				"sentinel failover-timeout NAME 6000\n")
-		if s.Password != "" {
-			config += fmt.Sprintf("sentinel auth-pass %s %s\n", masterName, s.Password)
-		}
 		// It writes what it learns to the file, and needs it in a restart.
 		const path = "/data/sentinel.conf"
 		flags, command := withFile(path, config, s.binary(), path, "--sentinel")
@@ -67,9 +64,6 @@ func (s *Server) replicate(ctx context.Context, ports []string) error {
 			"--replica-announce-ip", loopback,
 			"--repl-diskless-sync-delay", "0",
 			"--repl-ping-replica-period", "1",
-		}
-		if s.Password != "" {
-			args = append(args, "--masterauth", s.Password)
 		}
 		if i > 0 {
 			args = append(args, "--replicaof", loopback, ports[0])
