@@ -47,10 +47,8 @@ package linear
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
@@ -146,8 +144,12 @@ func (h *History) Check(dir string) error { return h.check(dir, maxSteps) }
 
 func (h *History) check(dir string, steps int) error {
 	model, all := newSequential(), groups(h.ops)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
+	for _, first := range h.ops {
+		name := first.Input.(input).group()
 		ops, c := all[name], &checker{sequential: model, left: steps}
+		if delete(all, name); ops == nil {
+			continue // the group was checked
+		}
 		result := porcupine.CheckOperationsTimeout(c.model(), ops, 0)
 		switch {
 		case c.exhausted || result == porcupine.Unknown:
