@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/conformance/integration/internal/soak"
 	"github.com/weir-go/weir/store"
@@ -172,23 +170,16 @@ func (c *soakCluster) during(every time.Duration, f func()) *soak.Fault {
 	return &soak.Fault{Begin: func() { stop = again(every, f) }, End: func() { stop() }}
 }
 
-// soakKill kills a master. What its replica did not have is lost.
+// soakKill kills a master when its replica has all writes.
 func soakKill(c *soakCluster, tag string) *soak.Fault {
 	master, replica := c.master(c.t, tag)
 	replicates(c.t, c.nodes[replica])
-	//lint:ignore SA1019 clients of clusters ask for it too
-	ranges, err := c.nodes[master].ClusterSlots(c.t.Context()).Result()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	confirm := confirms(c.t, c.nodes[master], tag)
 	return &soak.Fault{
-		Hit: func(slot int) bool {
-			return slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool {
-				return slot >= r.Start && slot <= r.End && r.Nodes[0].Addr == c.Nodes[master].Addr
-			})
+		Still: func() {
+			eventually(c.t, "a confirmed write", func(context.Context) error { return confirm() })
+			c.Nodes[master].Kill(c.t)
 		},
-		Confirm: confirms(c.t, c.nodes[master], tag),
-		Stop:    func() { c.Nodes[master].Kill(c.t) },
 		Begin: func() {
 			c.tell(replica, "CONFIG", "SET", "cluster-replica-no-failover", "no")
 			for i := range c.nodes {

@@ -57,10 +57,7 @@ func TestSoakSabotage(t *testing.T) {
 			}
 		}, want: soak.Answer},
 		"a server forgets confirmed tokens": {fault: func(t *testing.T, k *soaking) *soak.Fault {
-			return &soak.Fault{
-				Name: "flush", Begin: func() {}, End: func() {}, Stop: func() { must(t, k.nodes[0], "FLUSHALL") },
-				Confirm: func() error { return nil }, Hit: func(int) bool { return true },
-			}
+			return &soak.Fault{Name: "flush", Begin: func() {}, End: func() {}, Still: func() { must(t, k.nodes[0], "FLUSHALL") }}
 		}, want: soak.More},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,7 +45,6 @@ type soaking struct {
 	nodes  []*redis.Client
 	start  time.Time
 	base   *soak.Rest // the first
-	keys   int        // whose TTL was looked at
 
 	patience time.Duration // for what ends later
 }
@@ -80,10 +79,7 @@ func (k *soaking) round(d time.Duration, f *soak.Fault) {
 	k.Round(d, f)
 	close(ended)
 	wg.Wait()
-	k.Report.Keys = k.keys
 }
-
-var soakKeys sync.Mutex
 
 // sample looks at the TTLs of a node's keys until ended is closed.
 func (k *soaking) sample(node *redis.Client, ended <-chan struct{}) {
@@ -116,9 +112,7 @@ func (k *soaking) sample(node *redis.Client, ended <-chan struct{}) {
 
 // look checks the TTL of a key.
 func (k *soaking) look(name string, ttl time.Duration) {
-	soakKeys.Lock()
-	defer soakKeys.Unlock()
-	k.keys++
+	k.Report.Add(soak.Keys)
 	if ttl == -1 {
 		k.Violate(soak.Immortal, "%q", name)
 	}
@@ -163,7 +157,6 @@ func (k *soaking) rest() {
 	if k.base == nil {
 		k.base = &r
 	}
-	k.Report.Keys = k.keys
 }
 
 // delete deletes the keys of the soak on each master.
@@ -249,7 +242,7 @@ func TestSoak(t *testing.T) {
 		}
 		k.rest()
 		if *soakTime > 0 {
-			fmt.Fprintf(os.Stderr, "soak: %v, %d calls, %d violations\n", time.Since(k.start).Round(time.Second), k.Report.Calls(""), k.Report.Violations())
+			fmt.Fprintf(os.Stderr, "soak: %v, %d calls, %d violations\n", time.Since(k.start).Round(time.Second), k.Report.Count(soak.Calls), k.Report.Violations())
 		}
 		if time.Since(k.start) > *soakTime || t.Failed() || k.Err() != nil {
 			break
@@ -288,18 +281,16 @@ func (k *soaking) complete() {
 	if k.Err() != nil {
 		return // it ended early
 	}
-	for _, verb := range soak.Verbs() {
-		if k.Report.Calls(verb) == 0 {
-			k.t.Errorf("no call was a %s", verb)
-		}
+	if missing := k.Report.Missing(); len(missing) > 0 {
+		k.t.Errorf("no call was a %s", missing)
 	}
-	if len(k.Report.Faults) != len(soakFaults) {
-		k.t.Errorf("there were %d faults, want %d", len(k.Report.Faults), len(soakFaults))
+	if names, _ := k.Report.Faults(); len(names) != len(soakFaults) {
+		k.t.Errorf("there were %d faults, want %d", len(names), len(soakFaults))
 	}
-	if k.Report.Unknown() == 0 {
+	if k.Report.Count(soak.Unknown) == 0 {
 		k.t.Error("every call had a reply, so there was no fault")
 	}
-	if k.Report.Judged == 0 || k.keys == 0 {
-		k.t.Errorf("%d answers and %d keys were checked", k.Report.Judged, k.keys)
+	if k.Report.Count(soak.Judged) == 0 || k.Report.Count(soak.Keys) == 0 {
+		k.t.Errorf("nothing was checked:\n%s", k.Report.Markdown())
 	}
 }

@@ -49,7 +49,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
@@ -103,39 +102,18 @@ func (in input) group() string {
 	return fmt.Sprint(in.policy, " ", in.request.Key.Segments()[0])
 }
 
-// groups splits ops into groups that share no key in the store. Their order is that of ops.
-func groups(ops []porcupine.Operation) [][]porcupine.Operation {
-	var all [][]porcupine.Operation
-	index := map[string]int{}
+// groups splits ops into groups that share no key in the store.
+func groups(ops []porcupine.Operation) map[string][]porcupine.Operation {
+	all := map[string][]porcupine.Operation{}
 	for _, op := range ops {
 		name := op.Input.(input).group()
-		i, ok := index[name]
-		if !ok {
-			i, index[name] = len(all), len(all)
-			all = append(all, nil)
-		}
-		all[i] = append(all[i], op)
+		all[name] = append(all[name], op)
 	}
 	return all
 }
 
 func (in input) String() string {
-	r := in.request
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s at %v: %v", policies[in.policy].Name, strings.Join(r.Key.Segments(), " "), in.now.Sub(start), r.Op)
-	if r.Cost > 0 {
-		fmt.Fprintf(&b, " %d", r.Cost)
-	}
-	if r.ID != "" {
-		fmt.Fprintf(&b, ", ID %s", r.ID)
-	}
-	if r.MaxWait > 0 {
-		fmt.Fprintf(&b, ", MaxWait %v", r.MaxWait)
-	}
-	if n, ok := r.Actual.Cost(); ok {
-		fmt.Fprintf(&b, ", Actual %d", n)
-	}
-	return b.String()
+	return fmt.Sprintf("%s at %v: %v %+v", policies[in.policy].Name, in.now.Sub(start), in.request.Op, in.request)
 }
 
 func (out output) String() string {
@@ -165,20 +143,24 @@ var ErrUnchecked = errors.New("the check of the history needs too many steps")
 func (h *History) Check(dir string) error { return h.check(dir, maxSteps) }
 
 func (h *History) check(dir string, steps int) error {
-	for _, ops := range groups(h.ops) {
-		c := &checker{left: steps}
+	model, all := newSequential(), groups(h.ops)
+	for _, first := range h.ops {
+		name := first.Input.(input).group()
+		ops, c := all[name], &checker{sequential: model, left: steps}
+		if delete(all, name); ops == nil {
+			continue // the group was checked
+		}
 		result := porcupine.CheckOperationsTimeout(c.model(), ops, 0)
-		in := ops[0].Input.(input)
 		switch {
 		case c.exhausted || result == porcupine.Unknown:
-			return fmt.Errorf("seed %d, %d requests of group %q: %w: it gave up after %d", h.Seed, len(ops), in.group(), ErrUnchecked, steps)
+			return fmt.Errorf("seed %d, %d requests of group %q: %w: it gave up after %d", h.Seed, len(ops), name, ErrUnchecked, steps)
 		case result == porcupine.Illegal:
 			path := filepath.Join(dir, fmt.Sprintf("history-%d.html", h.Seed))
 			text := "it is drawn in " + path
 			if err := draw(ops, path); err != nil {
 				text = fmt.Sprintf("it could not be drawn: %v", err)
 			}
-			return fmt.Errorf("seed %d, %d requests of group %q: %w: %s", h.Seed, len(ops), in.group(), ErrNotLinearizable, text)
+			return fmt.Errorf("seed %d, %d requests of group %q: %w: %s", h.Seed, len(ops), name, ErrNotLinearizable, text)
 		}
 	}
 	return nil
@@ -186,7 +168,7 @@ func (h *History) check(dir string, steps int) error {
 
 // draw writes a picture of ops, which are not linearizable, to the file at path.
 func draw(ops []porcupine.Operation, path string) error {
-	model := (&checker{left: -1}).model()
+	model := (&checker{sequential: newSequential(), left: -1}).model()
 	_, info := porcupine.CheckOperationsVerbose(model, ops, 0)
 	return porcupine.VisualizePath(model, info, path)
 }

@@ -154,9 +154,8 @@ func TestUnknown(t *testing.T) {
 	}
 	// left returns the answer to a peek after used tokens were consumed.
 	left := func(used int64) output {
-		s := sequentials.Get().(*sequential)
-		defer sequentials.Put(s)
-		s.state, s.now = newState(), start
+		s := newSequential()
+		s.now = start
 		if used > 0 {
 			if _, err := s.limiters[policy].AllowN(t.Context(), used, "a"); err != nil {
 				t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -27,13 +26,12 @@ func newState() *state { return &state{held: map[string]store.Content{}} }
 var hashSeed = maphash.MakeSeed()
 
 // hashOf returns the hash of a key with its value.
-func hashOf(key string, h store.Content) uint64 {
+func hashOf(key string, c store.Content) uint64 {
 	sum := maphash.Comparable(hashSeed, struct {
 		key  string
-		kind store.ContentKind
 		nums store.Nums
-	}{key, h.Kind, h.Nums})
-	for _, m := range h.Members {
+	}{key, c.Nums})
+	for _, m := range c.Members {
 		sum = sum*31 + maphash.Comparable(hashSeed, m)
 	}
 	return sum
@@ -65,24 +63,10 @@ func (s *state) with(keys []string, changes []store.Change) *state {
 	return next
 }
 
-// values returns the values of keys.
-func (s *state) values(keys []string) []store.Content {
-	held := make([]store.Content, len(keys))
-	for i, key := range keys {
-		held[i] = s.held[key]
-	}
-	return held
-}
-
 func (s *state) String() string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(s.held)) {
-		h := s.held[key]
-		if fmt.Fprintf(&b, "%s = ", key); h.Kind == store.Numbers {
-			fmt.Fprintln(&b, h.Nums)
-		} else {
-			fmt.Fprintln(&b, h.Members)
-		}
+		fmt.Fprintln(&b, key, "=", s.held[key].Nums, s.held[key].Members)
 	}
 	return b.String()
 }
@@ -98,14 +82,14 @@ type sequential struct {
 	each     [weir.MaxRules]weir.Result
 }
 
-var sequentials = sync.Pool{New: func() any {
-	s := new(sequential)
+func newSequential() *sequential {
+	s := &sequential{state: newState()}
 	var err error
 	if s.limiters, err = limiters(s, "model", &s.now); err != nil {
-		panic(err)
+		panic(err) // the policies are constants
 	}
 	return s
-}}
+}
 
 // limiters returns a limiter for each of policies, whose clock shows *now.
 func limiters(st store.Store, prefix string, now *time.Time) ([]*weir.Limiter, error) {
@@ -122,7 +106,11 @@ func limiters(st store.Store, prefix string, now *time.Time) ([]*weir.Limiter, e
 
 // Eval implements [store.Store].
 func (s *sequential) Eval(_ context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	tx := store.NewLoaded(s.now.UnixMicro(), s.state.values(keys))
+	held := make([]store.Content, len(keys))
+	for i, key := range keys {
+		held[i] = s.state.held[key]
+	}
+	tx := store.NewLoaded(s.now.UnixMicro(), held)
 	reply, err := script.Run(tx, keys, args, reply)
 	if err == nil {
 		s.state = s.state.with(keys, tx.Changes())
@@ -150,6 +138,7 @@ func (s *sequential) decide(before *state, in *input, out *output) (bool, *state
 
 // A checker is the model of porcupine, which counts its steps.
 type checker struct {
+	*sequential
 	left      int  // how many steps it may make; below 0 means any number
 	exhausted bool // it needed more, so its verdict says nothing
 }
@@ -163,14 +152,11 @@ func (c *checker) model() porcupine.Model {
 				return false, before
 			}
 			c.left--
-			s := sequentials.Get().(*sequential)
-			defer sequentials.Put(s)
 			request, answer := in.(input), out.(output)
-			return s.decide(before.(*state), &request, &answer)
+			return c.decide(before.(*state), &request, &answer)
 		},
 		Equal:             func(a, b any) bool { return a.(*state).equal(b.(*state)) },
 		Hash:              func(s any) uint64 { return s.(*state).hash },
-		DescribeOperation: func(in, out any) string { i, o := in.(input), out.(output); return i.String() + " -> " + o.String() },
-		DescribeState:     func(s any) string { return s.(*state).String() },
+		DescribeOperation: func(in, out any) string { return fmt.Sprint(in, " -> ", out) },
 	}
 }

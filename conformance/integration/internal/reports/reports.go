@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -89,6 +90,18 @@ func decode[T any](path string) (*T, error) {
 		return v, fmt.Errorf("%s: %w", path, err)
 	}
 	return v, nil
+}
+
+// Write replaces the files, or none if the reports in dir are not complete.
+func Write(root, dir string) error {
+	all, err := Collect(dir)
+	if err != nil {
+		return err
+	}
+	for name, text := range all.Files() {
+		err = errors.Join(err, os.WriteFile(filepath.Join(root, name), []byte(text), 0o644))
+	}
+	return err
 }
 
 // Files returns the files by their paths from the root of the repository.

@@ -23,14 +23,13 @@ func (s *Server) startCluster(ctx context.Context, clientPorts []string) error {
 	for i, port := range clientPorts {
 		// A new replica waits for the delay until it is in step, and for the period,
 		// 10 s by default, until CLUSTER SLOTS names it.
-		err := s.startNode(ctx, port, []string{
+		err := s.startNode(ctx, port,
 			"--cluster-enabled", "yes",
 			"--cluster-port", busPorts[i],
-			"--cluster-announce-ip", loopback.String(),
+			"--cluster-announce-ip", loopback,
 			"--cluster-node-timeout", "1500",
 			"--repl-diskless-sync-delay", "0",
-			"--repl-ping-replica-period", "1",
-		})
+			"--repl-ping-replica-period", "1")
 		if err != nil {
 			return err
 		}
@@ -63,7 +62,7 @@ func (s *Server) form(ctx context.Context, clientPorts, busPorts []string) error
 		}
 	}
 	for i := 1; i < nodes; i++ {
-		err := all[0].Do(ctx, "CLUSTER", "MEET", loopback.String(), clientPorts[i], busPorts[i]).Err()
+		err := all[0].Do(ctx, "CLUSTER", "MEET", loopback, clientPorts[i], busPorts[i]).Err()
 		if err != nil {
 			return err
 		}

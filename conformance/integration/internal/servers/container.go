@@ -6,24 +6,36 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/netip"
-	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/api/types/network"
-	"github.com/moby/moby/client"
-	"github.com/testcontainers/testcontainers-go"
 )
 
 // loopback is the address of every node, for the others as for the clients.
 // That takes one network name space for all of them.
-var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+const loopback = "127.0.0.1"
+
+// docker runs a command of the docker program, and returns what it writes.
+func docker(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "docker", args...).CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	if err != nil {
+		return "", fmt.Errorf("docker %s: %w: %s", args[0], err, text)
+	}
+	return text, nil
+}
+
+// engine reports why no Docker engine can be used, or nil.
+var engine = sync.OnceValue(func() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_, err := docker(ctx, "version")
+	return err
+})
 
 // listen returns n ports that clients reach, and chooses the network of the
 // server's nodes. That is the host's network, where containers can use it. Elsewhere
@@ -36,28 +48,16 @@ func (s *Server) listen(ctx context.Context, n int) ([]string, error) {
 		return nil, err
 	}
 	if sharesHost() {
-		s.network, s.bind = "host", loopback.String()
+		s.network, s.bind = "host", loopback
 		return ports, nil
 	}
-	var exposed []string
-	bindings := make(network.PortMap)
+	var flags []string
 	for _, port := range ports {
-		exposed = append(exposed, port+"/tcp")
-		bindings[network.MustParsePort(port+"/tcp")] = []network.PortBinding{{HostIP: loopback, HostPort: port}}
+		flags = append(flags, "--publish", loopback+":"+port+":"+port)
 	}
-	holder, err := s.run(ctx, []string{"sleep", "infinity"},
-		testcontainers.WithExposedPorts(exposed...),
-		testcontainers.WithHostConfigModifier(func(c *container.HostConfig) { c.PortBindings = bindings }))
-	if err != nil {
-		return nil, err
-	}
-	s.network, s.bind = container.NetworkMode("container:"+holder.GetContainerID()), netip.IPv4Unspecified().String()
-	return ports, nil
-}
-
-// onNetwork puts a container on the network that listen chose.
-func (s *Server) onNetwork() testcontainers.CustomizeRequestOption {
-	return testcontainers.WithHostConfigModifier(func(c *container.HostConfig) { c.NetworkMode = s.network })
+	holder, err := s.run(ctx, s.version, flags, "sleep", "infinity")
+	s.network, s.bind = "container:"+holder, "0.0.0.0"
+	return ports, err
 }
 
 // sharesHost reports whether a container can use the network of this machine: not where
@@ -66,63 +66,26 @@ var sharesHost = sync.OnceValue(func() bool {
 	if runtime.GOOS != "linux" {
 		return false
 	}
-	shares := false
-	err := withDocker(context.Background(), func(docker *client.Client) error {
-		info, err := docker.Info(context.Background(), client.InfoOptions{})
-		shares = strings.HasPrefix(docker.DaemonHost(), "unix:") &&
-			info.Info.OperatingSystem != "Docker Desktop" &&
-			!slices.ContainsFunc(info.Info.SecurityOptions, func(o string) bool { return strings.Contains(o, "rootless") })
-		return err
-	})
-	return err == nil && shares
+	host, err1 := docker(context.Background(), "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
+	info, err2 := docker(context.Background(), "info", "--format", "{{.OperatingSystem}} {{.SecurityOptions}}")
+	return errors.Join(err1, err2) == nil && strings.HasPrefix(host, "unix:") &&
+		!strings.HasPrefix(info, "Docker Desktop") && !strings.Contains(info, "rootless")
 })
 
-// run starts a container that the reaper will remove.
-func (s *Server) run(ctx context.Context, command []string, options ...testcontainers.ContainerCustomizer) (*testcontainers.DockerContainer, error) {
+// run starts a container of a version that the reaper will remove, and returns its ID. The flags
+// are of docker run. It pulls no image: where there is no registry, that would take long.
+func (s *Server) run(ctx context.Context, version string, flags []string, command ...string) (string, error) {
 	if err := startReaper(); err != nil {
-		return nil, err
+		return "", err
 	}
-	image := images[s.version]
-	// Testcontainers would pull an image that the engine lacks, and try again
-	// and again where there is no registry.
-	err := withDocker(ctx, func(docker *client.Client) error {
-		_, err := docker.ImageInspect(ctx, image)
-		return err
-	})
+	id, err := docker(ctx, slices.Concat(
+		[]string{"run", "--detach", "--pull", "never", "--label", runLabel + "=" + runID, "--label", serverLabel + "=" + s.id},
+		flags, []string{images[version]}, command)...)
 	if err != nil {
-		return nil, fmt.Errorf("image %q of %s: %w (images.sh makes the images)", image, s.version, err)
+		return "", fmt.Errorf("%s: %w (images.sh makes the images)", version, err)
 	}
-	return testcontainers.Run(ctx, image, slices.Concat(options, []testcontainers.ContainerCustomizer{
-		testcontainers.WithCmd(command...),
-		testcontainers.WithLabels(map[string]string{runLabel: runID, serverLabel: s.id}),
-	})...)
+	return id, nil
 }
-
-// withDocker calls f with a client of the engine.
-func withDocker(ctx context.Context, f func(*client.Client) error) error {
-	docker, err := testcontainers.NewDockerClientWithOpts(ctx)
-	if err != nil {
-		return err
-	}
-	defer docker.Close()
-	return f(docker.Client)
-}
-
-// engine reports why no Docker engine can be used, or nil.
-var engine = sync.OnceValue(func() error {
-	provider, err := testcontainers.NewDockerProvider()
-	if err != nil {
-		return err
-	}
-	defer provider.Close()
-	// Testcontainers looks for another engine if DOCKER_HOST does not answer.
-	if host := os.Getenv("DOCKER_HOST"); host != "" && host != provider.Client().DaemonHost() {
-		return fmt.Errorf("DOCKER_HOST is %s, which does not answer", host)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	return provider.Health(ctx)
-})
 
 // taken has the ports that freePorts has returned, so that tests in parallel don't get the same
 // ones before they listen. Its values are what keeps them from other processes.
@@ -138,23 +101,23 @@ func freePorts(n int) ([]string, error) {
 		if len(ports) == n {
 			return ports, nil
 		}
-		port := first + rand.IntN(last-first)
+		port := strconv.Itoa(first + rand.IntN(last-first))
 		if _, used := taken.LoadOrStore(port, true); used {
 			continue
 		}
-		listener, err := net.Listen("tcp", net.JoinHostPort(loopback.String(), strconv.Itoa(port)))
+		listener, err := net.Listen("tcp", net.JoinHostPort(loopback, port))
 		if err != nil {
 			continue
 		}
 		_ = listener.Close()
 		if runtime.GOOS == "linux" { // which has sockets with names that are no files
-			reserved, err := net.Listen("unix", "@weir-port-"+strconv.Itoa(port))
+			reserved, err := net.Listen("unix", "@weir-port-"+port)
 			if err != nil {
 				continue
 			}
 			taken.Store(port, reserved)
 		}
-		ports = append(ports, strconv.Itoa(port))
+		ports = append(ports, port)
 	}
 	return nil, errors.New("no free ports")
 }

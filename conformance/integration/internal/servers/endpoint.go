@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/testcontainers/testcontainers-go"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -83,23 +80,15 @@ func (s *Server) startTLS(ctx context.Context, ports []string) error {
 	if err != nil {
 		return err
 	}
-	file := func(path string, block *pem.Block) testcontainers.ContainerFile {
-		// The server may run as a user who is not the owner.
-		return testcontainers.ContainerFile{Reader: bytes.NewReader(pem.EncodeToMemory(block)), ContainerFilePath: path, FileMode: 0o644}
-	}
-	const certFile, keyFile = "/weir.crt", "/weir.key"
-	files := []testcontainers.ContainerFile{
-		file(certFile, &pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}),
-		file(keyFile, &pem.Block{Type: "PRIVATE KEY", Bytes: key}),
-	}
 	s.User, s.Password = "weir", rand.Text()
 	s.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	s.TLS.RootCAs.AddCert(cert)
 	s.admin = rand.Text()
 
+	const path = "/weir.pem"
 	args := []string{
 		"--port", "0", "--tls-port", ports[0],
-		"--tls-cert-file", certFile, "--tls-key-file", keyFile, "--tls-ca-cert-file", certFile,
+		"--tls-cert-file", path, "--tls-key-file", path, "--tls-ca-cert-file", path,
 		"--tls-auth-clients", "no",
 	}
 	for _, user := range []string{
@@ -109,7 +98,12 @@ func (s *Server) startTLS(ctx context.Context, ports []string) error {
 	} {
 		args = append(append(args, "--user"), strings.Fields(user)...)
 	}
-	return s.startNode(ctx, ports[0], args, testcontainers.WithFiles(files...))
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+	text = append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
+	flags, command := withFile(path, string(text), s.command(ports[0], args)...)
+	node, err := s.startProcess(ctx, s.version, ports[0], flags, command...)
+	s.Nodes = append(s.Nodes, node)
+	return err
 }
 
 // ACL has the rules of ACL SETUSER that a user needs for all that limiters send, besides

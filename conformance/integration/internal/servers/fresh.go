@@ -15,7 +15,7 @@ func NewSingle(t testing.TB, version string, args ...string) *Server {
 }
 
 // NewReplicated is NewSingle with a replica, which is in step: Nodes[1]. Both get
-// the arguments.
+// the arguments: with a --requirepass, they need a --masterauth.
 func NewReplicated(t testing.TB, version string, args ...string) *Server {
 	t.Helper()
 	return fresh(t, version, replicated, args)
@@ -59,7 +59,7 @@ func fresh(t testing.TB, version string, top *topology, args []string) *Server {
 		if s.network == "" {
 			return // nothing was started
 		}
-		if err := remove(context.Background(), serverLabel+"="+s.id); err != nil {
+		if err := s.remove(context.Background()); err != nil {
 			t.Errorf("%s: remove the containers: %v", s.Name, err)
 		}
 	})

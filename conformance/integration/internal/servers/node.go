@@ -2,17 +2,16 @@ package servers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/moby/moby/api/pkg/stdcopy"
-	"github.com/moby/moby/client"
 	"github.com/redis/go-redis/v9"
-	"github.com/testcontainers/testcontainers-go"
 )
 
 // A Node is one process of a server, in a container of its own. Its methods
@@ -52,20 +51,18 @@ func (n *Node) Client(t testing.TB) *redis.Client {
 func (n *Node) Pause(t testing.TB) {
 	t.Helper()
 	if n.server.Kind != Postgres {
-		n.signal(t, "SIGSTOP")
+		n.tell(t, "kill", "--signal", "SIGSTOP")
 		return
 	}
-	n.tell(t, "pause", func(ctx context.Context, docker *client.Client) error {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		return poll(ctx, func() error {
-			_, err := docker.ContainerPause(ctx, n.id, client.ContainerPauseOptions{})
+	n.attempt(t, func(ctx context.Context) error {
+		var err error
+		return errors.Join(poll(ctx, func() error {
 			// On a busy machine runc gives up before the kernel has frozen every process.
-			if err != nil && !strings.Contains(err.Error(), "unable to freeze") {
-				cancel()
+			if _, err = docker(ctx, "pause", n.id); err != nil && strings.Contains(err.Error(), "unable to freeze") {
+				return err
 			}
-			return err
-		})
+			return nil
+		}), err)
 	})
 }
 
@@ -73,49 +70,42 @@ func (n *Node) Pause(t testing.TB) {
 func (n *Node) Unpause(t testing.TB) {
 	t.Helper()
 	if n.server.Kind != Postgres {
-		n.signal(t, "SIGCONT")
+		n.tell(t, "kill", "--signal", "SIGCONT")
 		return
 	}
-	n.tell(t, "unpause", func(ctx context.Context, docker *client.Client) error {
-		_, err := docker.ContainerUnpause(ctx, n.id, client.ContainerUnpauseOptions{})
-		return err
-	})
+	n.tell(t, "unpause")
 }
 
 // Kill ends the node at once, by SIGKILL. Its connections break. A new one is
 // refused, or the engine's proxy accepts and closes it.
 func (n *Node) Kill(t testing.TB) {
 	t.Helper()
-	n.signal(t, "SIGKILL")
-}
-
-// signal sends a signal to the first process of the node.
-func (n *Node) signal(t testing.TB, name string) {
-	t.Helper()
-	n.tell(t, name, func(ctx context.Context, docker *client.Client) error {
-		_, err := docker.ContainerKill(ctx, n.id, client.ContainerKillOptions{Signal: name})
-		return err
-	})
+	n.tell(t, "kill")
 }
 
 // Restart starts a killed node again, at its address, and returns when it
 // answers. It remembers its cluster or its sentinels' master, and no key.
 func (n *Node) Restart(t testing.TB) {
 	t.Helper()
-	n.tell(t, "restart", func(ctx context.Context, docker *client.Client) error {
-		if _, err := docker.ContainerStart(ctx, n.id, client.ContainerStartOptions{}); err != nil {
-			return err
-		}
-		return n.await(ctx)
+	n.tell(t, "start")
+	n.attempt(t, n.await)
+}
+
+// tell runs a command of the docker program on the node's container.
+func (n *Node) tell(t testing.TB, command ...string) {
+	t.Helper()
+	n.attempt(t, func(ctx context.Context) error {
+		_, err := docker(ctx, append(command, n.id)...)
+		return err
 	})
 }
 
-func (n *Node) tell(t testing.TB, what string, f func(context.Context, *client.Client) error) {
+func (n *Node) attempt(t testing.TB, f func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	if err := withDocker(ctx, func(docker *client.Client) error { return f(ctx, docker) }); err != nil {
-		t.Fatalf("%s: %s %s: %v", n.server.Name, what, n.Addr, err)
+	if err := f(ctx); err != nil {
+		t.Fatalf("%s: %s: %v", n.server.Name, n.Addr, err)
 	}
 }
 
@@ -137,15 +127,15 @@ func (n *Node) until(ctx context.Context, f func(context.Context, *redis.Client)
 // await returns when the node answers, or has ended.
 func (n *Node) await(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	defer cancel()
-	err := poll(ctx, func() error {
-		err := n.ping(ctx)
-		if err != nil && n.lastWords(ctx) != "" {
-			cancel() // as it would after a wrong argument
+	wg.Go(func() {
+		if _, err := docker(ctx, "wait", n.id); err == nil {
+			cancel() // it has ended, as it would after a wrong argument
 		}
-		return err
 	})
-	if err != nil {
+	if err := poll(ctx, func() error { return n.ping(ctx) }); err != nil {
 		return fmt.Errorf("ping %s: %w", n.Addr, err)
 	}
 	return nil
@@ -153,26 +143,23 @@ func (n *Node) await(ctx context.Context) error {
 
 // lastWords returns what the node wrote last, "" if it has not ended.
 func (n *Node) lastWords(ctx context.Context) string {
-	var text strings.Builder
-	_ = withDocker(ctx, func(docker *client.Client) error {
-		state, err := docker.ContainerInspect(ctx, n.id, client.ContainerInspectOptions{})
-		if err != nil || state.Container.State.Running {
-			return err
-		}
-		logs, err := docker.ContainerLogs(ctx, n.id, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true})
-		if err != nil {
-			return err
-		}
-		defer logs.Close()
-		_, err = stdcopy.StdCopy(&text, &text, logs)
-		return err
-	})
-	return text.String()[max(0, text.Len()-1000):]
+	if running, err := docker(ctx, "inspect", "--format", "{{.State.Running}}", n.id); err != nil || running == "true" {
+		return ""
+	}
+	text, _ := docker(ctx, "logs", "--tail", "20", n.id)
+	return text
 }
 
 // startNode adds a node that keeps nothing on disk and that clients outside its
 // container may use.
-func (s *Server) startNode(ctx context.Context, port string, args []string, options ...testcontainers.ContainerCustomizer) error {
+func (s *Server) startNode(ctx context.Context, port string, args ...string) error {
+	node, err := s.startProcess(ctx, s.version, port, nil, s.command(port, args)...)
+	s.Nodes = append(s.Nodes, node)
+	return err
+}
+
+// command returns the command line of a node with these arguments.
+func (s *Server) command(port string, args []string) []string {
 	var always []string
 	switch s.version {
 	case "dragonfly":
@@ -182,12 +169,7 @@ func (s *Server) startNode(ctx context.Context, port string, args []string, opti
 	default:
 		always = []string{s.binary(), "--port", port, "--bind", s.bind, "--save", "", "--appendonly", "no", "--protected-mode", "no"}
 	}
-	node, err := s.startProcess(ctx, port, slices.Concat(always, args, s.args), options...)
-	if err != nil {
-		return err
-	}
-	s.Nodes = append(s.Nodes, node)
-	return nil
+	return slices.Concat(always, args, s.args)
 }
 
 // binary returns the name of the server's program.
@@ -196,19 +178,23 @@ func (s *Server) binary() string {
 	return kind + "-server"
 }
 
-// startProcess starts a command that listens on one of the server's ports.
-func (s *Server) startProcess(ctx context.Context, port string, command []string,
-	options ...testcontainers.ContainerCustomizer,
-) (*Node, error) {
-	c, err := s.run(ctx, command, append(options, s.onNetwork())...)
-	if err != nil {
-		return nil, err
-	}
-	n := &Node{Addr: net.JoinHostPort(loopback.String(), port), server: s, id: c.GetContainerID()}
+// startProcess starts a command, in the image of a version, that listens on one of the server's
+// ports. The flags are of docker run.
+func (s *Server) startProcess(ctx context.Context, version, port string, flags []string, command ...string) (*Node, error) {
+	n := &Node{Addr: net.JoinHostPort(loopback, port), server: s}
 	n.ping = func(ctx context.Context) error {
 		rdb := n.dial()
 		defer rdb.Close()
 		return rdb.Ping(ctx).Err()
 	}
-	return n, nil
+	var err error
+	n.id, err = s.run(ctx, version, append(flags, "--network", s.network), command...)
+	return n, err
+}
+
+// withFile returns the flags and the command of a container that first writes a file. After a
+// restart, it finds the file as it left it.
+func withFile(path, text string, command ...string) (flags, all []string) {
+	const script = `{ test -s "$0" || printf %s "$WEIR_FILE" >"$0"; } && exec "$@"`
+	return []string{"--env", "WEIR_FILE=" + text, "--entrypoint", "sh"}, append([]string{"-c", script, path}, command...)
 }

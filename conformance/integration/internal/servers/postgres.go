@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/moby/moby/api/types/container"
-	"github.com/testcontainers/testcontainers-go"
 )
 
 // Postgres is the kind of PostgreSQL servers, which [All] does not list.
@@ -126,14 +124,12 @@ func (s *Server) startPostgresNode(ctx context.Context, port, script string, arg
 	}, s.args...) {
 		command = append(command, "-c", setting)
 	}
-	node, err := s.startProcess(ctx, port, command,
-		testcontainers.WithEntrypoint("sh", "-c", script, "sh"),
-		testcontainers.WithConfigModifier(func(c *container.Config) { c.User = "postgres" }),
-		testcontainers.WithTmpfs(map[string]string{SmallDisk: "size=16m,mode=1777"}))
+	flags := []string{"--entrypoint", "sh", "--user", "postgres", "--tmpfs", SmallDisk + ":size=16m,mode=1777"}
+	node, err := s.startProcess(ctx, s.version, port, flags, append([]string{"-c", script, "sh"}, command...)...)
+	s.Nodes, s.Addrs = append(s.Nodes, node), append(s.Addrs, node.Addr)
 	if err != nil {
 		return err
 	}
-	s.Nodes, s.Addrs = append(s.Nodes, node), append(s.Addrs, node.Addr)
 	node.ping = func(ctx context.Context) error {
 		conn, err := pgx.Connect(ctx, s.PostgresURL("", "", node.Addr))
 		if err != nil {
@@ -146,7 +142,7 @@ func (s *Server) startPostgresNode(ctx context.Context, port, script string, arg
 
 // startPgBouncer starts a pooler of the server on a port.
 func (s *Server) startPgBouncer(ctx context.Context, port, server string, prepared int, user, password string) error {
-	config := strings.NewReplacer("SERVER", "host="+loopback.String()+" port="+server+" dbname=postgres user="+user+" password="+password,
+	config := strings.NewReplacer("SERVER", "host="+loopback+" port="+server+" dbname=postgres user="+user+" password="+password,
 		"BIND", s.bind, "PORT", port, "PREPARED", strconv.Itoa(prepared)).Replace(`[databases]
 postgres = SERVER
 few = SERVER pool_size=4
@@ -160,20 +156,14 @@ auth_type = any
 pool_mode = transaction
 max_prepared_statements = PREPARED
 `)
-	const path = "/pgbouncer.ini"
-	node, err := s.startProcess(ctx, port, []string{path},
-		testcontainers.CustomizeRequestOption(func(r *testcontainers.GenericContainerRequest) error {
-			r.Image = images[pgbouncer]
-			return nil
-		}),
-		testcontainers.WithEntrypoint("pgbouncer"),
-		// It does not run as root.
-		testcontainers.WithConfigModifier(func(c *container.Config) { c.User = "70:70" }),
-		testcontainers.WithFiles(testcontainers.ContainerFile{Reader: strings.NewReader(config), ContainerFilePath: path, FileMode: 0o644}))
+	const path = "/tmp/pgbouncer.ini"
+	flags, command := withFile(path, config, "pgbouncer", path)
+	// It does not run as root.
+	node, err := s.startProcess(ctx, pgbouncer, port, append(flags, "--user", "70:70"), command...)
+	s.Nodes, s.Addrs = append(s.Nodes, node), append(s.Addrs, node.Addr)
 	if err != nil {
 		return err
 	}
-	s.Nodes, s.Addrs = append(s.Nodes, node), append(s.Addrs, node.Addr)
 	node.ping = func(ctx context.Context) error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", node.Addr)
 		if err != nil {

@@ -6,22 +6,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/moby/moby/client"
-	"github.com/testcontainers/testcontainers-go/log"
 )
-
-// A second process of the test binary waits for the first to end, and then removes the
-// containers. So they are removed even after a panic in a test, a timeout or a kill,
-// which skip deferred calls. Testcontainers has the same in a container, whose image must
-// be pulled.
 
 const (
 	// The labels are on every container, with the IDs of the run and of the
@@ -29,39 +20,26 @@ const (
 	runLabel    = "weir.run"
 	serverLabel = "weir.server"
 
-	// reaperOf, in the environment, makes a process the reaper of that run.
-	reaperOf = "WEIR_REAPER_OF"
-
-	reapTimeout = time.Minute
+	// reaper is a shell script that waits for a line, or for the end of the process that would
+	// write it, and then removes the containers with the label $1. A process that died may have
+	// let the engine make another one meanwhile. Force kills a container even if it is paused:
+	// a server has nothing to save.
+	reaper = `remove() {
+	ids=$(docker ps --all --quiet --filter "label=$1") && { [ -z "$ids" ] || docker rm --force --volumes $ids; } >/dev/null
+}
+read -r _ && alive=1
+remove "$1" && { [ -n "$alive" ] || { sleep 2 && remove "$1"; }; }`
 )
 
 var (
 	runID = rand.Text()
 
 	mainCalled bool
-	reaper     struct {
-		sync.Mutex
-		cmd    *exec.Cmd
-		stdin  io.WriteCloser
-		stderr bytes.Buffer
-	}
+	stopReaper = func() error { return nil }
 )
-
-func init() {
-	// Testcontainers reads the variable at its first call.
-	os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
-	log.SetDefault(log.NewNoopLogger())
-}
 
 // Main runs the tests and exits. Call it from TestMain.
 func Main(m *testing.M) {
-	if run := os.Getenv(reaperOf); run != "" {
-		if err := reap(run); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
 	mainCalled = true
 	code := m.Run()
 	if err := stopReaper(); err != nil {
@@ -71,91 +49,39 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// startReaper starts the second process, unless it runs.
-func startReaper() error {
+// startReaper starts the process that removes the containers of this run. So they are removed
+// even after a panic in a test, a timeout or a kill, which skip deferred calls.
+var startReaper = sync.OnceValue(func() error {
 	if !mainCalled {
 		return errors.New("TestMain does not call servers.Main")
 	}
-	reaper.Lock()
-	defer reaper.Unlock()
-	if reaper.cmd != nil {
-		return nil
-	}
-	path, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(path)
-	cmd.Env = append(os.Environ(), reaperOf+"="+runID)
-	cmd.Stderr = &reaper.stderr
+	cmd := exec.Command("sh", "-c", reaper, "sh", runLabel+"="+runID)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	// A session of its own keeps it from the terminal's interrupt.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if reaper.stdin, err = cmd.StdinPipe(); err != nil {
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	reaper.cmd = cmd
-	return nil
-}
-
-// stopReaper returns when the containers are gone.
-func stopReaper() error {
-	reaper.Lock()
-	defer reaper.Unlock()
-	if reaper.cmd == nil {
+	stopReaper = func() error {
+		_, err := stdin.Write([]byte("\n"))
+		if err = errors.Join(err, cmd.Wait()); err != nil {
+			return fmt.Errorf("%w: %s", err, stderr.Bytes())
+		}
 		return nil
 	}
-	_, err := reaper.stdin.Write([]byte{1})
-	err = errors.Join(err, reaper.stdin.Close(), reaper.cmd.Wait())
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, reaper.stderr.Bytes())
-	}
-	return nil
-}
+	return cmd.Start()
+})
 
-// reap waits for the test process to end and removes the containers of its run.
-func reap(run string) error {
-	farewell, err := io.ReadAll(os.Stdin)
-	if err != nil {
-		return err
-	}
-	ctx, label := context.Background(), runLabel+"="+run
-	if err := remove(ctx, label); err != nil {
-		return err
-	}
-	if len(farewell) == 0 {
-		// The process died, perhaps while the engine was making a container.
-		time.Sleep(2 * time.Second)
-		return remove(ctx, label)
-	}
-	return nil
-}
-
-// remove removes the containers with the label.
-func remove(ctx context.Context, label string) error {
-	ctx, cancel := context.WithTimeout(ctx, reapTimeout)
+// remove removes the containers of the server.
+func (s *Server) remove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return withDocker(ctx, func(docker *client.Client) error {
-		list, err := docker.ContainerList(ctx, client.ContainerListOptions{
-			All:     true,
-			Filters: make(client.Filters).Add("label", label),
-		})
-		if err != nil {
-			return err
-		}
-		errs := make([]error, len(list.Items))
-		var wg sync.WaitGroup
-		for i, item := range list.Items {
-			wg.Go(func() {
-				// Force kills it, even if it is paused. A server has nothing to save, and
-				// sleep, as the first process of its container, ignores the polite
-				// signal.
-				_, errs[i] = docker.ContainerRemove(ctx, item.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-			})
-		}
-		wg.Wait()
-		return errors.Join(errs...)
-	})
+	cmd := exec.CommandContext(ctx, "sh", "-c", reaper, "sh", serverLabel+"="+s.id)
+	cmd.Stdin = strings.NewReader("\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
 }

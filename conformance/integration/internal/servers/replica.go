@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/testcontainers/testcontainers-go"
 )
 
 const (
@@ -26,7 +25,7 @@ func (s *Server) startSentinel(ctx context.Context, ports []string) error {
 		if s.mortal {
 			down = "1500"
 		}
-		config := strings.NewReplacer("PORT", port, "BIND", s.bind, "NAME", masterName, "HOST", loopback.String(), "MASTER", ports[0], "DOWN", down).Replace(
+		config := strings.NewReplacer("PORT", port, "BIND", s.bind, "NAME", masterName, "HOST", loopback, "MASTER", ports[0], "DOWN", down).Replace(
 			"port PORT\n" +
 				"bind BIND\n" +
 				"protected-mode no\n" +
@@ -34,12 +33,10 @@ func (s *Server) startSentinel(ctx context.Context, ports []string) error {
 				"sentinel monitor NAME HOST MASTER 2\n" +
 				"sentinel down-after-milliseconds NAME DOWN\n" +
 				"sentinel failover-timeout NAME 6000\n")
-		if s.Password != "" {
-			config += fmt.Sprintf("sentinel auth-pass %s %s\n", masterName, s.Password)
-		}
 		// It writes what it learns to the file, and needs it in a restart.
-		file := testcontainers.ContainerFile{Reader: strings.NewReader(config), ContainerFilePath: "/data/sentinel.conf", FileMode: 0o666}
-		node, err := s.startProcess(ctx, port, []string{s.binary(), file.ContainerFilePath, "--sentinel"}, testcontainers.WithFiles(file))
+		const path = "/data/sentinel.conf"
+		flags, command := withFile(path, config, s.binary(), path, "--sentinel")
+		node, err := s.startProcess(ctx, s.version, port, flags, command...)
 		if err != nil {
 			return err
 		}
@@ -64,17 +61,14 @@ func (s *Server) replicate(ctx context.Context, ports []string) error {
 	for i, port := range ports {
 		// Any of them may become the master of the others.
 		args := []string{
-			"--replica-announce-ip", loopback.String(),
+			"--replica-announce-ip", loopback,
 			"--repl-diskless-sync-delay", "0",
 			"--repl-ping-replica-period", "1",
 		}
-		if s.Password != "" {
-			args = append(args, "--masterauth", s.Password)
-		}
 		if i > 0 {
-			args = append(args, "--replicaof", loopback.String(), ports[0])
+			args = append(args, "--replicaof", loopback, ports[0])
 		}
-		if err := s.startNode(ctx, port, args); err != nil {
+		if err := s.startNode(ctx, port, args...); err != nil {
 			return err
 		}
 	}

@@ -39,10 +39,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/containerd/errdefs"
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/client"
 )
 
 // startTimeout bounds the start of a server. A cluster takes a few seconds on
@@ -74,9 +70,9 @@ type Server struct {
 
 	topology *topology
 
-	id      string                // on every container
-	network container.NetworkMode // of every node
-	bind    string                // the address that nodes listen on
+	id      string // on every container
+	network string // of every node
+	bind    string // the address that nodes listen on
 	once    sync.Once
 	err     error
 }
@@ -148,11 +144,8 @@ func missing(version string) string {
 	if !slices.Contains(optional, version) || os.Getenv(variable(version)) != "" || engine() != nil {
 		return ""
 	}
-	err := withDocker(context.Background(), func(docker *client.Client) error {
-		_, err := docker.ImageInspect(context.Background(), images[version])
-		return err
-	})
-	if !errdefs.IsNotFound(err) {
+	id, err := docker(context.Background(), "images", "--quiet", images[version])
+	if err != nil || id != "" {
 		return "" // if the engine fails, so does the start
 	}
 	return fmt.Sprintf("the engine has no image %q, and %s names no other", images[version], variable(version))
@@ -272,7 +265,7 @@ func (s *Server) Admin() Endpoint {
 }
 
 func (s *Server) startSingle(ctx context.Context, ports []string) error {
-	return s.startNode(ctx, ports[0], nil)
+	return s.startNode(ctx, ports[0])
 }
 
 // await returns when every node answers.

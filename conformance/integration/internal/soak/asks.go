@@ -28,7 +28,7 @@ func (w *worker) ask(g *group, user int) {
 			return r
 		},
 		Recent: func(weir.Key) (r weir.Request) {
-			if d, about = g.pick(w.random, user), true; d != nil {
+			if d, about = g.pick(user), true; d != nil {
 				r = d.request
 			}
 			return r
@@ -81,11 +81,11 @@ func verbOf(r weir.Request) string {
 func (w *worker) peek(g *group, user, plan int) {
 	r := weir.Request{Key: g.key(user), Op: weir.Peek}
 	res, known, b := w.bounded(call{group: g, user: user, plan: plan, request: r})
-	if !known || b.void || g.several() || g.queues() {
+	if !known || g.several() || g.queues() {
 		return
 	}
 	limit := g.plans[plan][0].limit
-	w.Report.add(&w.Report.Judged)
+	w.Report.Add(Judged)
 	if most, least := max(limit-b.low, 0), max(limit-b.high, 0); res.Remaining > most || res.Remaining < least {
 		w.Violate(Answer, "%s: Peek of %s: %d of %d tokens remain, want from %d to %d", w.member.Name, g.kind.name, res.Remaining, limit, least, most)
 	}
@@ -97,9 +97,6 @@ func (w *worker) reset(g *group, user int) {
 	defer g.gate.RLock()
 	g.gate.Lock()
 	defer g.gate.Unlock()
-	if g.hit {
-		return
-	}
 	g.forget(user)
 	_, known := w.do(call{group: g, user: user, request: weir.Request{Key: g.key(user), Op: weir.Reset}})
 	for i, r := range g.plans[0] {
@@ -144,9 +141,7 @@ func (w *worker) decide(g *group, user int, r weir.Request) {
 	if r.MaxWait > 0 && !g.queues() {
 		d.ahead = ahead
 	}
-	res, known := w.do(call{
-		group: g, user: user, plan: d.plan, request: r, cost: max(r.Cost, 1), free: r.Op == weir.Force, upTo: r.Op == weir.TakeUpTo, ahead: d.ahead,
-	})
+	res, known := w.do(call{group: g, user: user, plan: d.plan, request: r, cost: max(r.Cost, 1), ahead: d.ahead})
 	if d.held, d.lost = res.Granted, !known; r.ID != "" && (known && res.Allowed || d.lost && r.Op == weir.Consume && !g.leases()) {
 		g.hold(user, d)
 	}
@@ -156,7 +151,7 @@ func (w *worker) decide(g *group, user int, r weir.Request) {
 // the decision was lost, it may have been made, so it is only repeated.
 func (w *worker) use(g *group, user int, d *decision, r weir.Request) {
 	r.Key, r.Cost = d.request.Key, 0
-	c := call{group: g, user: user, plan: d.plan, request: r, gives: true}
+	c := call{group: g, user: user, plan: d.plan, request: r}
 	switch {
 	case (r.Op == weir.Consume || r.Op == weir.TakeUpTo) && !g.leases():
 		w.again(g, user, d)
@@ -166,12 +161,12 @@ func (w *worker) use(g *group, user int, d *decision, r weir.Request) {
 		return
 	case r.Op == weir.Settle:
 		actual, _ := r.Actual.Cost()
-		c.cost, c.back, c.unset = max(actual-d.held, 0), max(d.held-actual, 0), true
+		c.cost, c.back = max(actual-d.held, 0), max(d.held-actual, 0)
 	case r.Op != weir.Renew:
 		c.back = d.held
 	}
-	res, known, b := w.bounded(c)
-	if loose := len(g.plans[0]) == 1 && g.plans[0][0].loose; known && !b.void && !res.Allowed && !loose && (d.held > 0 || r.Op != weir.Refund) {
+	res, known := w.do(c)
+	if loose := len(g.plans[0]) == 1 && g.plans[0][0].loose; known && !res.Allowed && !loose && (d.held > 0 || r.Op != weir.Refund) {
 		w.Violate(Answer, "%s: %v of %s: the decision, of %d tokens, was not found", w.member.Name, r.Op, g.kind.name, d.held)
 	}
 	switch actual, _ := r.Actual.Cost(); {
@@ -185,24 +180,19 @@ func (w *worker) use(g *group, user int, d *decision, r weir.Request) {
 
 // again repeats a decision. If it was made, it consumes nothing.
 func (w *worker) again(g *group, user int, d *decision) {
-	c := call{verb: "a repeated ID", group: g, user: user, plan: d.plan, request: d.request, free: true}
+	c := call{verb: "a repeated ID", group: g, user: user, plan: d.plan, request: d.request}
 	if d.lost {
-		c.cost, c.again, c.free, c.ahead = max(d.request.Cost, 1), true, false, d.ahead
+		c.cost, c.again, c.ahead = max(d.request.Cost, 1), true, d.ahead
 	}
-	res, known, b := w.bounded(c)
+	res, known := w.do(c)
 	switch {
 	case !known:
 	case d.lost && !res.Allowed:
 		return
 	case d.lost:
 		d.lost, d.held = false, res.Granted
-	case !b.void && (!res.Replayed || res.Granted != d.held):
+	case !res.Replayed || res.Granted != d.held:
 		w.Violate(Answer, "%s: a repeated decision of %s: got %+v, want it replayed, with Granted %d", w.member.Name, g.kind.name, res, d.held)
-	case b.void:
-		if !res.Replayed { // a fault has lost the decision, so this is another one
-			w.begin(&call{group: g, user: user, plan: d.plan, cost: max(d.request.Cost, 1)})
-		}
-		return
 	}
 	g.hold(user, d)
 }
@@ -221,7 +211,7 @@ func (w *worker) entries(g *group, user int) {
 		}
 	})
 	known := w.outcome("Entries", g.kind.name, &weir.Result{Allowed: true}, err, risky)
-	if b := l.end(before, effect{}); known && !b.void && (sum < b.low || sum > b.high) {
+	if b := l.end(before, effect{}); known && (sum < b.low || sum > b.high) {
 		w.Violate(Answer, "%s: Entries of %s: the entries have %d tokens, want from %d to %d", w.member.Name, g.kind.name, sum, b.low, b.high)
 	}
 }

@@ -2,7 +2,6 @@ package soak
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,7 +11,6 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/integration/internal/requests"
 	"github.com/weir-go/weir/examples/dailyquota"
-	"github.com/weir-go/weir/store"
 )
 
 // plans are the limits that every policy has in turn. The first is that of its limiter.
@@ -94,10 +92,8 @@ type group struct {
 	ledgers [][]*ledger // by rule and user; of a shared rule, all users have the same one
 
 	gate sync.RWMutex // a call holds it for reading, a reset for writing
-	hit  bool         // a fault can lose tokens, so there are no resets
 
-	mu   sync.Mutex
-	held [users][]*decision // decisions that nobody uses now
+	held [users]chan *decision // decisions that nobody uses now; a reset replaces the channel
 }
 
 // A decision has an ID, and tokens that can be refunded, or a lease.
@@ -125,6 +121,9 @@ func (s *Soak) groups() []*group {
 			}
 		}
 		g := &group{kind: k, name: fmt.Sprintf("r%d", s.round)}
+		for user := range users {
+			g.forget(user)
+		}
 		for _, all := range byPlan {
 			g.plans = append(g.plans, all[i].rules)
 		}
@@ -154,17 +153,6 @@ func (g *group) segments(user int) []string {
 }
 
 func (g *group) key(user int) weir.Key { return weir.KeyOf(g.segments(user)...) }
-
-// each calls f with each ledger and its slot.
-func (g *group) each(f func(slot int, l *ledger)) {
-	for i, ledgers := range g.ledgers {
-		for u, l := range ledgers {
-			if u == 0 || !g.plans[0][i].shared {
-				f(store.Slot("{"+g.segments(u)[0]+"}"), l)
-			}
-		}
-	}
-}
 
 // rulesOf returns the rules of a policy, or of one of its plans.
 func rulesOf(rules []rule) []weir.Rule {
@@ -220,34 +208,23 @@ func (s *Soak) limit(m *member, p weir.Policy) (*weir.Limiter, error) {
 	return l, err
 }
 
-// pick removes and returns a random decision of a user, or nil if there is none.
-func (g *group) pick(r *rand.Rand, user int) *decision {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	list := g.held[user]
-	if len(list) == 0 {
+// pick removes and returns a decision of a user, or nil if there is none.
+func (g *group) pick(user int) *decision {
+	select {
+	case d := <-g.held[user]:
+		return d
+	default:
 		return nil
 	}
-	i := r.IntN(len(list))
-	d := list[i]
-	g.held[user] = slices.Delete(list, i, i+1)
-	return d
 }
 
-// hold adds a decision of a user.
+// hold adds a decision of a user. If there are too many, nobody uses it again.
 func (g *group) hold(user int, d *decision) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.held[user] = append(g.held[user], d)
-}
-
-// forget removes the decisions of a user, or of all if user is -1.
-func (g *group) forget(user int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for u := range g.held {
-		if u == user || user < 0 {
-			g.held[u] = nil
-		}
+	select {
+	case g.held[user] <- d:
+	default:
 	}
 }
+
+// forget removes the decisions of a user.
+func (g *group) forget(user int) { g.held[user] = make(chan *decision, 1000) }

@@ -12,17 +12,10 @@ type ledger struct {
 	granted   int64 // tokens of calls that returned, and were granted them
 	refunding int64 // tokens of refunds that began, and can have refunded them
 	refunded  int64 // tokens of refunds that returned, and surely refunded them
-	open      int64 // tokens of calls that are under way
-	openBack  int64 // tokens of refunds that are under way
-	suspended bool  // a fault can lose tokens, so nothing is judged
-	epoch     int   // how often the ledger was suspended or resumed
 }
 
 // A mark has the sums when a call began.
-type mark struct {
-	granted, refunded int64
-	epoch             int
-}
+type mark struct{ granted, refunded int64 }
 
 // An effect is what a call did.
 type effect struct {
@@ -37,10 +30,7 @@ type effect struct {
 
 // bounds are the bounds of the tokens that a limit held at any instant of a call, without
 // those of the call itself.
-type bounds struct {
-	low, high int64
-	void      bool // they say nothing, because tokens can be lost
-}
+type bounds struct{ low, high int64 }
 
 // begin notes that a call begins, which asks for cost tokens and to refund back tokens.
 func (l *ledger) begin(cost, back int64) mark {
@@ -48,23 +38,15 @@ func (l *ledger) begin(cost, back int64) mark {
 	defer l.mu.Unlock()
 	l.begun += cost
 	l.refunding += back
-	l.open += cost
-	l.openBack += back
-	return mark{l.granted, l.refunded, l.epoch}
+	return mark{l.granted, l.refunded}
 }
 
 // end notes what a call did, and returns the bounds.
 func (l *ledger) end(m mark, e effect) bounds {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open -= e.cost
-	l.openBack -= e.back
 	l.begun += e.repeats * e.cost
-	b := bounds{
-		low:  m.granted - (l.refunding - e.back),
-		high: l.begun - e.cost - m.refunded,
-		void: l.suspended || m.epoch != l.epoch,
-	}
+	b := bounds{low: m.granted - (l.refunding - e.back), high: l.begun - e.cost - m.refunded}
 	if e.unknown {
 		return b
 	}
@@ -87,33 +69,4 @@ func (l *ledger) reset(unknown bool) {
 		high -= l.granted - l.refunding
 	}
 	l.begun, l.granted, l.refunding, l.refunded = max(high, 0), 0, 0, 0
-}
-
-// A snapshot has the sums at an instant: at least those, and at most those.
-type snapshot struct{ granted, mostGranted, refunded, mostRefunded int64 }
-
-// suspend ends all judgement, or resumes it.
-func (l *ledger) suspend(on bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.suspended = on
-	l.epoch++
-}
-
-// snapshot returns the sums now. A reply can have been sent that its caller has not seen.
-func (l *ledger) snapshot() snapshot {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return snapshot{l.granted, l.granted + l.open, l.refunded, l.refunded + l.openBack}
-}
-
-// forgive allows that all is lost between two snapshots. It returns how many tokens that is at
-// most.
-func (l *ledger) forgive(from, to snapshot) int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := to.mostGranted - from.granted
-	l.granted -= n
-	l.refunded -= to.mostRefunded - from.refunded
-	return n
 }

@@ -130,7 +130,7 @@ func (p *pace) ask(w *worker) {
 		p.maybe.Add(1) // if it was cancelled, its token can be lost
 	}
 	if w.hurried(err) {
-		w.Report.count(paced, "Wait", "unknown")
+		w.Report.Add(Calls, Unknown, limits+paced, verbs+"Wait")
 		return
 	}
 	if known := w.outcome("Wait", paced, &res, err, risky); known {
@@ -144,16 +144,13 @@ func (w *worker) hurried(err error) bool {
 }
 
 // settlePaces drains the paces again, and compares what was granted with what was refilled.
-func (s *Soak) settlePaces(m *member, paces []*pace, f *Fault) {
+func (s *Soak) settlePaces(m *member, paces []*pace) {
 	for _, p := range paces {
 		from := p.drained
 		to := p.drain(s, m)
 		if from.from.IsZero() || to.from.IsZero() {
-			s.Report.Unpaced++ // the machine is so slow that a token is refilled between two calls
+			s.Report.Add(unpaced) // the machine is so slow that a token is refilled between two calls
 			continue
-		}
-		if f != nil && f.Confirm != nil {
-			continue // it can have lost tokens
 		}
 		refilled := func(d time.Duration) int64 { return int64(d * paceRate / time.Second) }
 		granted, maybe := p.granted.Load(), p.maybe.Load()
@@ -162,11 +159,11 @@ func (s *Soak) settlePaces(m *member, paces []*pace, f *Fault) {
 		}
 		// An idle limit would be full after some time, and refill nothing more.
 		if full := refilled(to.to.Sub(from.from)) > paceBurst/2; full {
-			s.Report.Unpaced++
+			s.Report.Add(unpaced)
 		} else if least := refilled(to.from.Sub(from.to)) - 1; granted+maybe < least {
 			s.Violate(Fewer, "%s at %d a second: %d tokens were granted in %v, and at most %d more, want at least %d", p.name, paceRate, granted, to.from.Sub(from.to), maybe, least)
 		}
-		s.Report.Paced++
+		s.Report.Add(Paced)
 	}
 }
 
@@ -221,7 +218,7 @@ func (s *Soak) retries(m *member) {
 				if ok && !again.Allowed && !late {
 					s.Violate(Retry, "%s: denied with RetryAfter %v, and denied again after that time: %+v", name, res.RetryAfter, again)
 				}
-				s.Report.add(&s.Report.Retried)
+				s.Report.Add(Retried)
 				return
 			}
 		})

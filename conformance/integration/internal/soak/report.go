@@ -2,39 +2,44 @@ package soak
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
+// These are counted, and are rows of the report, in this order.
+const (
+	Calls   = "Calls"
+	Judged  = "Answers compared with a ledger"
+	Paced   = "Rates compared with the time between two denials"
+	Retried = "Denied callers who waited for `RetryAfter`"
+	Left    = "Clients replaced"
+	Changes = "Changes of limits"
+	Keys    = "TTLs looked at"
+)
+
+// These are counted too. The last three begin the name of what is counted.
+const (
+	Unknown = "calls without a reply"
+	unpaced = "rates that were not compared with the time, because the machine was too slow"
+	verbs   = "verb "
+	limits  = "limit "
+	faulted = "fault "
+)
+
 // A Report has the counts of a run.
 type Report struct {
-	About   [][2]string // what is tested: names and values
-	Seed    uint64
-	Took    time.Duration
-	Left    int // clients that left while others called
-	Changes int // of limits
-	Judged  int // answers that were compared with a ledger
-	Paced   int // rates that were compared with the time
-	Unpaced int // rates that were not, because the machine was too slow
-	Retried int // denied callers who waited for RetryAfter
-	Keys    int // TTLs that were looked at
-	Broken  map[Promise]int
-	Texts   []string // of the first violations of each promise
-	Rests   []Rest
-	Faults  []*FaultCount
+	About  [][2]string // what is tested: names and values
+	Seed   uint64
+	Took   time.Duration
+	Broken map[Promise]int
+	Texts  []string // of the first violations of each promise
+	Rests  []Rest
 
 	mu     sync.Mutex
-	counts map[[3]string]int // calls by limit, verb and outcome: "allowed", "denied" or "unknown"
-}
-
-// A FaultCount has the counts of the faults of a name.
-type FaultCount struct {
-	Name        string
-	Times       int
-	Unconfirmed int64 // tokens that were granted after the last confirmed write
-	Lost        int64 // tokens of these that the store does not count
+	counts map[string]int
 }
 
 // A Rest is a moment in which no client runs, and the keys are deleted.
@@ -44,30 +49,32 @@ type Rest struct {
 	Server     int64 // bytes of used_memory, of the server with the most
 }
 
-// count counts a call.
-func (r *Report) count(kind, verb, outcome string) {
+// Add adds 1 to a count.
+func (r *Report) Add(what ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts[[3]string{kind, verb, outcome}]++
+	for _, what := range what {
+		r.counts[what]++
+	}
 }
 
-// add adds 1 to a count of r.
-func (r *Report) add(count *int) {
+// Count returns how often something was added.
+func (r *Report) Count(what string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	*count++
+	return r.counts[what]
 }
 
-// fault returns the counts of the faults of that name.
-func (r *Report) fault(name string) *FaultCount {
-	for _, f := range r.Faults {
-		if f.Name == name {
-			return f
+// Faults returns the names of the faults that happened, and how many there were.
+func (r *Report) Faults() (names []string, times int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, what := range slices.Sorted(maps.Keys(r.counts)) {
+		if name, ok := strings.CutPrefix(what, faulted); ok {
+			names, times = append(names, name), times+r.counts[what]
 		}
 	}
-	f := &FaultCount{Name: name}
-	r.Faults = append(r.Faults, f)
-	return f
+	return names, times
 }
 
 // Violations returns how often a promise was broken.
@@ -75,23 +82,6 @@ func (r *Report) Violations() int {
 	n := 0
 	for _, count := range r.Broken {
 		n += count
-	}
-	return n
-}
-
-// Calls returns the number of calls of a verb, or of all verbs if verb is empty.
-func (r *Report) Calls(verb string) int { return r.sum(verb, "allowed", "denied", "unknown") }
-
-// Unknown returns the number of calls without a reply.
-func (r *Report) Unknown() int { return r.sum("", "unknown") }
-
-func (r *Report) sum(verb string, of ...string) (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name, count := range r.counts {
-		if (verb == "" || name[1] == verb) && slices.Contains(of, name[2]) {
-			n += count
-		}
 	}
 	return n
 }
@@ -106,22 +96,11 @@ func (r *Report) Markdown() string {
 	}
 	line("Seed", r.Seed)
 	line("Time", r.Took.Round(time.Second))
-	line("Calls", r.Calls(""))
-	line("Answers compared with a ledger", r.Judged)
-	line("Rates compared with the time between two denials", r.Paced)
-	line("Denied callers who waited for `RetryAfter`", r.Retried)
-	line("Clients replaced", r.Left)
-	line("Changes of limits", r.Changes)
-	line("TTLs looked at", r.Keys)
-	var names []string
-	var times, lost, unconfirmed int64
-	for _, f := range r.Faults {
-		names = append(names, f.Name)
-		times, lost, unconfirmed = times+int64(f.Times), lost+f.Lost, unconfirmed+f.Unconfirmed
+	for _, what := range []string{Calls, Judged, Paced, Retried, Left, Changes, Keys} {
+		line(what, r.Count(what))
 	}
-	slices.Sort(names)
+	names, times := r.Faults()
 	line("Faults", fmt.Sprintf("%d: %s", times, strings.Join(names, "; ")))
-	line("Tokens lost, of the unconfirmed", fmt.Sprintf("%d of %d", lost, unconfirmed))
 	for i, rest := range r.Rests {
 		if when := map[int]string{0: "first", len(r.Rests) - 1: "last"}[i]; when != "" {
 			line("At the "+when+" rest", fmt.Sprintf("%d goroutines, %.1f MB of heap, %.1f MB of `used_memory`", rest.Goroutines, float64(rest.Heap)/1e6, float64(rest.Server)/1e6))
@@ -131,10 +110,10 @@ func (r *Report) Markdown() string {
 	return b.String()
 }
 
-// Verbs returns the names of the calls that a soak makes.
-func Verbs() []string {
-	return []string{
+// Missing returns the verbs that no call had.
+func (r *Report) Missing() []string {
+	return slices.DeleteFunc([]string{
 		"Consume", "TakeUpTo", "Force", "Peek", "Reset", "DoMany", "DoMany of peeks", "Consume with ID", "TakeUpTo with ID", "a repeated ID",
 		"Refund", "Settle", "Reserve", "Wait", "Consume with metadata", "Entries", "Renew", "Release",
-	}
+	}, func(verb string) bool { return r.Count(verbs+verb) > 0 })
 }

@@ -31,9 +31,9 @@
 //
 // # Faults that lose writes
 //
-// If a replica replaces a master, tokens that it had not received are lost. Before the
-// fault, Fault.Confirm waits until the replica has all writes. The ledgers allow the loss
-// of what was granted between then and the master's death, and no more.
+// If a replica replaces a master, tokens that it had not received are lost. The checks of
+// faults in package conformance bound that loss. Here nothing may be lost: Fault.Still kills
+// the master when nobody calls and the replica has all writes.
 package soak
 
 import (
@@ -87,16 +87,9 @@ type Fault struct {
 	Begin func() // returns when nothing more can be lost
 	End   func() // returns when the servers can serve again
 
-	// The other fields are set if the fault can lose writes. Confirm waits until the fault
-	// cannot lose the writes that were acknowledged before the call.
-	Confirm func() error
-
-	// Stop comes before Begin. It returns when the server that loses its writes sends no more
-	// replies.
-	Stop func()
-
-	// Hit reports whether the fault can lose writes of the slot.
-	Hit func(slot int) bool
+	// Still comes before Begin, while nobody calls. It is set if the fault would otherwise lose
+	// writes. It can be nil.
+	Still func()
 }
 
 // A Soak has the state of a run. Its methods are for one goroutine.
@@ -109,6 +102,7 @@ type Soak struct {
 	opened int
 	faults atomic.Int64 // begun and ended; odd during a fault
 	faulty atomic.Bool  // the round has a fault, so calls can fail
+	still  sync.RWMutex // a call of a worker holds it for reading
 
 	leaving sync.WaitGroup // members that end
 
@@ -130,7 +124,7 @@ func New(c Config) *Soak {
 	return &Soak{
 		config: c,
 		random: rand.New(rand.NewPCG(c.Seed, 1)),
-		Report: Report{Seed: c.Seed, Broken: map[Promise]int{}, counts: map[[3]string]int{}},
+		Report: Report{Seed: c.Seed, Broken: map[Promise]int{}, counts: map[string]int{}},
 	}
 }
 
@@ -281,7 +275,7 @@ func (s *Soak) Round(d time.Duration, f *Fault) {
 	for _, g := range groups {
 		s.audit(m, g)
 	}
-	s.settlePaces(m, paces, f)
+	s.settlePaces(m, paces)
 }
 
 // churn lets clients join and leave, and changes limits, for the time d.
@@ -289,13 +283,13 @@ func (s *Soak) churn(d time.Duration, groups []*group, start func(*member)) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		time.Sleep(min(time.Until(end), time.Duration(50+s.random.IntN(100))*time.Millisecond))
 		groups[s.random.IntN(len(groups))].plan.Store(int32(s.random.IntN(len(plans))))
-		s.Report.Changes++
+		s.Report.Add(Changes)
 		m := s.members[s.random.IntN(len(s.members))]
 		if s.random.IntN(3) > 0 || len(s.members) < 2 || s.faulty.Load() && m.Stays {
 			continue
 		}
 		s.leave(m)
-		s.Report.Left++
+		s.Report.Add(Left)
 		if m = s.join(); m != nil {
 			if !s.faulty.Load() {
 				s.served(groups, m)

@@ -28,6 +28,7 @@ func (w *worker) run() {
 			return
 		default:
 		}
+		w.still.RLock()
 		if n := w.random.IntN(len(w.groups) + 1); n < len(w.groups) {
 			g := w.groups[n]
 			g.gate.RLock()
@@ -36,6 +37,7 @@ func (w *worker) run() {
 		} else {
 			w.paces[w.random.IntN(len(w.paces))].ask(w)
 		}
+		w.still.RUnlock()
 	}
 }
 
@@ -48,21 +50,26 @@ type call struct {
 	plan    int
 	cost    int64 // tokens of each rule without a Cost
 	back    int64 // tokens that it asks to refund
-	free    bool  // it needs no room: Force, Settle, and a repeated decision
-	upTo    bool  // it is a TakeUpTo
 	ahead   int64 // tokens of the future that it can consume
 	again   bool  // it repeats a call of the same cost, whose outcome is unknown
-	gives   bool  // it is a Refund, a Release or a Settle: Allowed says whether it had an effect
-	unset   bool  // a rule with a Cost keeps it
+}
+
+// gives reports whether c is about an earlier decision: Allowed says whether it had an effect.
+func (c *call) gives() bool {
+	switch c.request.Op {
+	case weir.Refund, weir.Settle, weir.Release, weir.Renew:
+		return true
+	}
+	return false
 }
 
 // of returns the tokens that c asks of a rule to consume and to refund, if it asks n and back of a
-// rule without a Cost.
+// rule without a Cost. A Settle leaves a rule with a Cost as it is.
 func (c *call) of(r *rule, n, back int64) (int64, int64) {
 	switch {
 	case r.Cost == 0:
 		return n, back
-	case c.unset:
+	case c.request.Op == weir.Settle:
 		return 0, 0
 	}
 	return min(n, 1) * r.Cost, min(back, 1) * r.Cost
@@ -118,7 +125,7 @@ func (w *worker) end(c *call, marks []mark, res weir.Result, err error, risky bo
 		c.verb = verbOf(c.request)
 	}
 	known := w.outcome(c.verb, c.group.kind.name, &res, err, risky)
-	if known && c.gives && !res.Allowed && risky && w.member.Repeats > 0 {
+	if known && c.gives() && !res.Allowed && risky && w.member.Repeats > 0 {
 		known = false // the client may have repeated a call that had its effect
 	}
 	repeats := int64(0)
@@ -126,18 +133,17 @@ func (w *worker) end(c *call, marks []mark, res weir.Result, err error, risky bo
 		repeats = int64(w.member.Repeats)
 	}
 	all := make([]bounds, len(rules))
-	void := false
 	for i := range rules {
 		r := &rules[i]
 		e := effect{unknown: !known, repeats: repeats}
 		e.cost, e.back = c.of(r, c.cost, c.back)
 		switch {
-		case c.gives && res.Allowed:
+		case c.gives() && res.Allowed:
 			e.granted = e.cost
 			if !r.loose {
 				e.refunded = e.back
 			}
-		case c.gives:
+		case c.gives():
 			e.kept = true
 		case res.Allowed:
 			e.granted, _ = c.of(r, min(res.Granted, c.cost), 0)
@@ -146,9 +152,8 @@ func (w *worker) end(c *call, marks []mark, res weir.Result, err error, risky bo
 			}
 		}
 		all[i] = c.group.ledgers[i][c.user].end(marks[i], e)
-		void = void || all[i].void
 	}
-	if known && !void && !res.Replayed {
+	if known && !res.Replayed {
 		w.judge(c, rules, all, res)
 	}
 	return res, known
@@ -157,13 +162,14 @@ func (w *worker) end(c *call, marks []mark, res weir.Result, err error, risky bo
 // outcome counts a call, and reports whether its outcome is known. It takes the result of a denied
 // request from the error.
 func (s *worker) outcome(verb, kind string, res *weir.Result, err error, risky bool) bool {
+	s.Report.Add(Calls, verbs+verb, limits+kind)
 	var denied *weir.DeniedError
 	switch {
 	case errors.As(err, &denied):
 		*res = denied.Result
 	case err == nil:
 	default:
-		s.Report.count(kind, verb, "unknown")
+		s.Report.Add(Unknown)
 		if !requests.Lost(err) {
 			s.Violate(Failed, "%s: %s of %s: an error that no fault explains: %v", s.member.Name, verb, kind, err)
 		} else if !s.faulty.Load() && !risky && s.member.credit.Add(-1) < 0 {
@@ -171,21 +177,17 @@ func (s *worker) outcome(verb, kind string, res *weir.Result, err error, risky b
 		}
 		return false
 	}
-	outcome := "denied"
-	if res.Allowed {
-		outcome = "allowed"
-	}
-	s.Report.count(kind, verb, outcome)
 	return true
 }
 
 // judge checks an answer: never more than the limit, and never fewer.
 func (w *worker) judge(c *call, rules []rule, all []bounds, res weir.Result) {
-	if c.free || c.gives || c.cost == 0 {
+	upTo := c.request.Op == weir.TakeUpTo
+	if c.request.Op == weir.Force || c.gives() || c.cost == 0 {
 		return
 	}
-	w.Report.add(&w.Report.Judged)
-	if res.Granted > c.cost || res.Allowed && !c.upTo && res.Granted != c.cost {
+	w.Report.Add(Judged)
+	if res.Granted > c.cost || res.Allowed && !upTo && res.Granted != c.cost {
 		w.Violate(Answer, "%s: %s of %s: %d tokens were asked for: %+v", w.member.Name, c.verb, c.group.kind.name, c.cost, res)
 	}
 	for i := range rules {
@@ -195,15 +197,15 @@ func (w *worker) judge(c *call, rules []rule, all []bounds, res weir.Result) {
 				w.member.Name, c.verb, c.group.kind.name, rules[i].Name, got, all[i].low, limit, res)
 		}
 	}
-	if res.Allowed && (!c.upTo || res.Granted >= c.cost) {
+	if res.Allowed && (!upTo || res.Granted >= c.cost) {
 		return
 	}
 	i := max(slices.IndexFunc(rules, func(r rule) bool { return r.Name == res.Rule }), 0) // the only rule can have no name
 	r := &rules[i]
 	next, _ := c.of(r, c.cost, 0)
-	if c.upTo && r.Cost == 0 {
+	if upTo && r.Cost == 0 {
 		next = res.Granted + 1
-	} else if c.upTo && res.Allowed {
+	} else if upTo && res.Allowed {
 		return // another rule may have bounded it
 	}
 	if limit := r.limit + c.ahead; all[i].high+next <= limit {
@@ -220,7 +222,7 @@ func (s *Soak) audit(m *member, g *group) {
 		w.peek(g, user, 0)
 		if g.takesUpTo() {
 			r := weir.Request{Key: g.key(user), Op: weir.TakeUpTo, Cost: 2 * plans[0]}
-			w.do(call{request: r, group: g, user: user, cost: r.Cost, upTo: true})
+			w.do(call{request: r, group: g, user: user, cost: r.Cost})
 			w.do(call{request: weir.Request{Key: r.Key}, group: g, user: user, cost: 1})
 		}
 	}
