@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -12,28 +11,20 @@ import (
 // Unit returns a time in which the state of a built-in algorithm changes.
 func Unit(a algorithm.Algorithm) time.Duration {
 	switch a := a.(type) {
-	case algorithm.GCRA:
-		return a.Rate.Period / time.Duration(a.Rate.Count)
-	case algorithm.FixedWindow:
-		return a.Window / 4
-	case algorithm.MetadataWindow:
-		return a.Window / 4
-	case algorithm.Calendar:
-		return map[algorithm.Period]time.Duration{algorithm.Day: 1, algorithm.Week: 7, algorithm.Month: 30, algorithm.Quarter: 91, algorithm.Year: 365}[a.Every] * 6 * time.Hour
-	case algorithm.SlidingLog:
-		return a.Window / time.Duration(min(a.Limit, 4))
-	case algorithm.SlidingCounter:
-		return a.Window / time.Duration(min(a.Limit, 4))
 	case algorithm.Concurrency:
 		return a.Lease / time.Duration(min(a.Limit, 4))
 	case algorithm.SlidingBuckets:
 		return a.Width
-	case algorithm.TokenBucket:
-		return a.Refill.Period / time.Duration(a.Refill.Count)
-	case algorithm.LeakyBucket:
-		return a.Rate.Period / time.Duration(a.Rate.Count)
 	}
-	panic(fmt.Sprintf("no unit of %T", a))
+	limit, err := a.NewLimit()
+	if err != nil {
+		panic(err)
+	}
+	n := min(limit.Capacity, 4)
+	if Rated(a) {
+		n = limit.Capacity
+	}
+	return limit.Window / time.Duration(n)
 }
 
 // Pick returns one of list.
