@@ -129,7 +129,7 @@ func (s Sizes) FixedWindow(r *rand.Rand) algorithm.Algorithm {
 // MetadataWindow returns a random MetadataWindow.
 func (s Sizes) MetadataWindow(r *rand.Rand) algorithm.Algorithm {
 	return valid(func() algorithm.MetadataWindow {
-		return algorithm.MetadataWindow{Limit: s.Limit(r), Window: s.Window(r), Aligned: r.IntN(2) == 0}
+		return algorithm.MetadataWindow(s.FixedWindow(r).(algorithm.FixedWindow))
 	})
 }
 
