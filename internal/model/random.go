@@ -20,9 +20,12 @@ func Unit(a algorithm.Algorithm) time.Duration {
 	if err != nil {
 		panic(err)
 	}
-	n := min(limit.Capacity, 4)
-	if Rated(a) {
+	n := int64(4)
+	switch a.(type) {
+	case algorithm.GCRA, algorithm.TokenBucket, algorithm.LeakyBucket:
 		n = limit.Capacity
+	case algorithm.SlidingLog, algorithm.SlidingCounter:
+		n = min(limit.Capacity, n)
 	}
 	return limit.Window / time.Duration(n)
 }

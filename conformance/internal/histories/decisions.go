@@ -186,6 +186,9 @@ func (h *history) due(v *version, r weir.Request, after time.Duration) error {
 	if r.Op == weir.TakeUpTo { // it needs one token
 		r.Cost = 1
 	}
+	if end := h.ends("x", user(&r))[r.ID]; end > h.c.Micros && end <= h.c.Micros+after.Microseconds() {
+		return nil // its lease ends first, and then it needs another place
+	}
 	r.Op = weir.Peek
 	for _, allowed := range []bool{false, true} {
 		h.c.Advance(after - time.Microsecond)

@@ -88,7 +88,7 @@ func (s *state) usedRate(now int64, a algorithm.Algorithm) (lo, hi int64) {
 	bucket, ok := a.(algorithm.TokenBucket)
 	if !ok {
 		if hi = s.usedBy(now, a, most); mixed { // a refund does not undo what was rounded up
-			hi = s.usedBy(now-2, a, most)
+			hi = max(s.usedBy(now-2, a, most), 1)
 		}
 		return s.usedBy(now+s.free, a, left), hi
 	}
