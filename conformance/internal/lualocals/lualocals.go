@@ -20,7 +20,7 @@ func Of(s *store.Script) int { return count(s.Lua()) }
 // character. name matches a word.
 var (
 	name = regexp.MustCompile(`^\w`)
-	word = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|\w+|\S`)
+	word = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|\w+|\S`)
 )
 
 // count returns the largest number of locals that a function of the script lua has at once.
@@ -43,7 +43,7 @@ func count(lua string) int {
 		case "function":
 			outer = append(outer, live)
 			params := code[i+1:]
-			live = names(params[min(slices.Index(params, "(")+1, len(params)):])
+			live = names(params[slices.Index(params, "(")+1:])
 		case "elseif", "else", "end", "until":
 			if len(outer) > 0 {
 				live = outer[len(outer)-1]
