@@ -70,6 +70,7 @@ var dataMutants = []mutant{
 	{"keys end before spaces", "Store/Keys", []string{"List/Prefix"}, mutation{keys: trimRight(" ")}},
 	{"NULs at the end of keys are lost", "Store/Keys", []string{"List/Prefix"}, mutation{keys: trimRight("\x00")}},
 	{"keys lose what is not UTF-8", "Store/Keys", []string{"List/Prefix"}, mutation{keys: func(key string) string { return strings.ToValidUTF8(key, "\ufffd") }}},
+	{"keys of 68 bytes are cut", "Store/Keys", []string{"List/Prefix"}, mutation{keys: func(key string) string { return key[:len(key)-map[bool]int{true: 1}[len(key) == 68]] }}},
 	{"keys are cut at 16 KiB", "Store/Keys", nil, cutAt(16 << 10)},
 	{"keys are cut at 64 KiB", "Store/Keys", nil, cutAt(64<<10 - 1)},
 

@@ -134,7 +134,9 @@ var limiterMutants = []mutant{
 			}
 		}
 	})},
-	{"a refund that returns nothing ends the ID", "Limiter/Histories", []string{"GCRA/"}, replies(named("gcra.refund"), func(c call, reply []store.Value) {
+	{"a refund that returns nothing ends the ID", "Limiter/Histories", []string{"GCRA/", "TokenBucket/", "LeakyBucket/"}, replies(func(s *store.Script) bool {
+		return named("gcra.refund")(s) || named("tokenbucket.refund")(s) || named("leakybucket.refund")(s)
+	}, func(c call, reply []store.Value) {
 		if reply[0].Int() == 0 {
 			reply[2], reply[3] = store.IntegerValue(0), store.IntegerValue(0)
 			clean(c.f, c.ctx, c.keys[1:]...)

@@ -45,8 +45,9 @@ var storeMutants = []mutant{
 		return got, nil
 	}}},
 	{"Lua is run wrongly", "Store/GoForm", nil, replies(is(scripts.LuaOnly), func(_ call, reply []store.Value) { reply[0] = store.IntegerValue(2) })},
-	{"slots are not checked", "Store/CrossSlot", nil, otherSlots(func(string, string) bool { return true })},
-	{"slots have no case", "Store/CrossSlot", nil, otherSlots(strings.EqualFold)},
+	{"slots are not checked", "Store/CrossSlot", nil, otherSlots(func([]string) bool { return true })},
+	{"slots have no case", "Store/CrossSlot", nil, otherSlots(func(keys []string) bool { return strings.EqualFold(keys[0], keys[1]) })},
+	{"the slots of the first and the last key are compared", "Store/CrossSlot", nil, otherSlots(func(keys []string) bool { return store.Slot(keys[0]) == store.Slot(keys[len(keys)-1]) })},
 
 	{"steps interleave", "Store/Atomic", []string{"Store/Peer"}, torn("counter")},
 	{"the write of a step is lost", "Store/Atomic", []string{"Store/Peer", "Store/Interrupted", "Store/ScriptLoss"}, sends(named("counter"), func(c *call) {
@@ -294,18 +295,8 @@ var batchMutants = []mutant{
 			e.Err = err
 		}
 	})},
-	{"calls of a batch are grouped by their joined keys", "Batch/Independent", nil, mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
-		groups := map[string][]string{}
-		for i := range calls {
-			c := f.of(ctx, &calls[i])
-			joined := strings.Join(c.keys, "")
-			if groups[joined] == nil {
-				groups[joined] = c.keys
-			}
-			c.keys = groups[joined]
-			calls[i].Reply, calls[i].Err = c.right()
-		}
-	}}},
+	{"calls of a batch are grouped by their joined keys", "Batch/Independent", nil, grouped(func(keys []string) string { return strings.Join(keys, "") })},
+	{"calls of a batch are grouped by their first keys", "Batch/Independent", nil, grouped(func(keys []string) string { return strings.Join(keys[:min(len(keys), 1)], "") })},
 	{"the replies of a batch are not appended", "Batch/Independent", []string{"Batch/ScriptLoss", "Store/Panic"}, batches(func(c call, e *store.Eval) {
 		c.reply = slices.Clip(c.reply[:0])
 		e.Reply, e.Err = c.right()
@@ -316,6 +307,11 @@ var batchMutants = []mutant{
 			undo(f, ctx, calls)
 		}
 	})},
+	{"a batch whose last call fails is not committed", "Batch/Independent", nil, mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
+		if f.rightBatch(ctx, calls); len(calls) > 0 && calls[len(calls)-1].Script == scripts.Broken {
+			undo(f, ctx, calls)
+		}
+	}}},
 	{"the calls of a batch lose each other's updates", "Batch/Independent", []string{"Batch/ScriptLoss"}, miscounting(func(_ *fake, _ context.Context, calls []store.Eval) {
 		first := map[string][]store.Value{}
 		for i, e := range calls {
@@ -350,11 +346,11 @@ var batchMutants = []mutant{
 	})},
 }
 
-// otherSlots runs scripts.Put even if the slots of its two keys differ, if same says so.
-func otherSlots(same func(a, b string) bool) mutation {
+// otherSlots runs scripts.Put even if the slots of its keys differ, if same says so.
+func otherSlots(same func(keys []string) bool) mutation {
 	return mutation{eval: func(c call) ([]store.Value, error) {
 		got, err := c.right()
-		if c.s == scripts.Put && errors.Is(err, store.ErrCrossSlot) && same(c.keys[0], c.keys[1]) {
+		if c.s == scripts.Put && errors.Is(err, store.ErrCrossSlot) && same(c.keys) {
 			for i := range c.keys {
 				one := call{c.f, c.ctx, c.s, c.keys[i : i+1], []store.Arg{c.args[0], c.args[i+1]}, c.reply}
 				if got, err = one.right(); err != nil {
@@ -435,6 +431,23 @@ func (f *fake) lockOf() chan struct{} {
 func firstCalls(n int) mutation {
 	return mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
 		f.rightBatch(ctx, calls[:min(n, len(calls))])
+	}}
+}
+
+// grouped runs the calls of a batch that have the same script, and the same keys according to of,
+// on the keys of the first of them.
+func grouped(of func(keys []string) string) mutation {
+	return mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
+		groups := map[string][]string{}
+		for i := range calls {
+			c := f.of(ctx, &calls[i])
+			name := of(c.keys) + c.s.Name()
+			if groups[name] == nil {
+				groups[name] = c.keys
+			}
+			c.keys = groups[name]
+			calls[i].Reply, calls[i].Err = c.right()
+		}
 	}}
 }
 

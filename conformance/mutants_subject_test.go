@@ -250,13 +250,8 @@ func carrying(wrong func(*contract.Carried)) func(*rand.Rand) algorithm.Algorith
 
 // unitOfAny is a Subject.Unit of everything that mutants are made of.
 func unitOfAny(a algorithm.Algorithm) time.Duration {
-	switch a := a.(type) {
-	case flawedOne:
-		return unitOfAny(a.Algorithm)
-	case badCarrier:
-		return model.Unit(a.GCRA)
-	case unchecked:
-		return 3 * time.Minute
+	if one, ok := a.(flawedOne); ok {
+		a = one.Algorithm
 	}
 	return model.Unit(a)
 }

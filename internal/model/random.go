@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -12,28 +11,23 @@ import (
 // Unit returns a time in which the state of a built-in algorithm changes.
 func Unit(a algorithm.Algorithm) time.Duration {
 	switch a := a.(type) {
-	case algorithm.GCRA:
-		return a.Rate.Period / time.Duration(a.Rate.Count)
-	case algorithm.FixedWindow:
-		return a.Window / 4
-	case algorithm.MetadataWindow:
-		return a.Window / 4
-	case algorithm.Calendar:
-		return map[algorithm.Period]time.Duration{algorithm.Day: 1, algorithm.Week: 7, algorithm.Month: 30, algorithm.Quarter: 91, algorithm.Year: 365}[a.Every] * 6 * time.Hour
-	case algorithm.SlidingLog:
-		return a.Window / time.Duration(min(a.Limit, 4))
-	case algorithm.SlidingCounter:
-		return a.Window / time.Duration(min(a.Limit, 4))
 	case algorithm.Concurrency:
 		return a.Lease / time.Duration(min(a.Limit, 4))
 	case algorithm.SlidingBuckets:
 		return a.Width
-	case algorithm.TokenBucket:
-		return a.Refill.Period / time.Duration(a.Refill.Count)
-	case algorithm.LeakyBucket:
-		return a.Rate.Period / time.Duration(a.Rate.Count)
 	}
-	panic(fmt.Sprintf("no unit of %T", a))
+	limit, err := a.NewLimit()
+	if err != nil {
+		panic(err)
+	}
+	n := int64(4)
+	switch a.(type) {
+	case algorithm.GCRA, algorithm.TokenBucket, algorithm.LeakyBucket:
+		n = limit.Capacity
+	case algorithm.SlidingLog, algorithm.SlidingCounter:
+		n = min(limit.Capacity, n)
+	}
+	return limit.Window / time.Duration(n)
 }
 
 // Pick returns one of list.
@@ -138,7 +132,7 @@ func (s Sizes) FixedWindow(r *rand.Rand) algorithm.Algorithm {
 // MetadataWindow returns a random MetadataWindow.
 func (s Sizes) MetadataWindow(r *rand.Rand) algorithm.Algorithm {
 	return valid(func() algorithm.MetadataWindow {
-		return algorithm.MetadataWindow{Limit: s.Limit(r), Window: s.Window(r), Aligned: r.IntN(2) == 0}
+		return algorithm.MetadataWindow(s.FixedWindow(r).(algorithm.FixedWindow))
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // A Tally is a number of tokens that are counted together, and the time that identifies them.
-type Tally struct{ at, n int64 }
+type Tally struct{ At, N int64 }
 
 // A tallier is a model that knows which tokens a refund returns. counts reports whether a tally
 // counts.
@@ -23,17 +23,20 @@ type tallier interface {
 // It refunds none if the tally no longer counts.
 func Refund(m Model, now int64, t *Tally, n int64) bool {
 	c, ok := m.(tallier)
-	if !ok || t.n == 0 || !c.counts(now, t) {
+	if !ok || t.N == 0 || !c.counts(now, t) {
 		return false
 	}
-	t.n = max(t.n-n, 0)
+	t.N = max(t.N-n, 0)
+	if l, ok := m.(*log); ok && t.N == 0 && t == l.entries[len(l.entries)-1] {
+		l.entries = l.entries[:len(l.entries)-1]
+	}
 	return true
 }
 
 // sum returns the tokens of list.
 func sum(list []*Tally) (n int64) {
 	for _, t := range list {
-		n += t.n
+		n += t.N
 	}
 	return n
 }
@@ -67,13 +70,13 @@ func (w *window) Spans() []algorithm.Span {
 	return []algorithm.Span{{Limit: w.Limit, Window: w.Window}}
 }
 
-func (w *window) counts(now int64, t *Tally) bool { return t == w.Tally && now < w.at }
+func (w *window) counts(now int64, t *Tally) bool { return t == w.Tally && now < w.At }
 
 func (w *window) Used(at int64, _ algorithm.Span) int64 {
-	if at >= w.at {
+	if at >= w.At {
 		return 0
 	}
-	return w.n
+	return w.N
 }
 
 func (w *window) Take(now, n int64) *Tally {
@@ -81,17 +84,17 @@ func (w *window) Take(now, n int64) *Tally {
 	if w.Used(now, algorithm.Span{}) == 0 {
 		switch w.Tally = new(Tally); {
 		case w.dates.loc != nil:
-			w.at = w.dates.End(time.UnixMicro(now)).UnixMicro()
+			w.At = w.dates.End(time.UnixMicro(now)).UnixMicro()
 		case w.Aligned:
-			w.at = now - now%length + length
+			w.At = now - now%length + length
 		default:
-			w.at = now + length
+			w.At = now + length
 		}
 	}
-	if over := w.at % length; w.Aligned && over > 0 { // another limit started the window
-		w.at = min(w.at-over+length, algorithm.MaxTokens)
+	if over := w.At % length; w.Aligned && over > 0 { // another limit started the window
+		w.At = min(w.At-over+length, algorithm.MaxTokens)
 	}
-	w.n += n
+	w.N += n
 	return w.Tally
 }
 
@@ -115,11 +118,11 @@ func (c *counter) Spans() []algorithm.Span {
 // windows returns the window of the time at, and the window before.
 func (c *counter) windows(at int64) (current, before *Tally) {
 	length := c.Window.Microseconds()
-	switch start := c.current.at; {
-	case at >= start+2*length || c.current.n+c.before.n == 0:
-		return &Tally{at: at - at%length}, new(Tally)
+	switch start := c.current.At; {
+	case at >= start+2*length || c.current.N+c.before.N == 0:
+		return &Tally{At: at - at%length}, new(Tally)
 	case at >= start+length:
-		return &Tally{at: start + length}, c.current
+		return &Tally{At: start + length}, c.current
 	}
 	return c.current, c.before
 }
@@ -136,12 +139,12 @@ func (c *counter) Used(at int64, _ algorithm.Span) int64 {
 	length := c.Window.Microseconds()
 	step := (length + 1<<20 - 1) >> 20
 	steps := (length + step - 1) / step
-	return current.n + (before.n*(steps-max(at-current.at, 0)/step)+steps-1)/steps
+	return current.N + (before.N*(steps-max(at-current.At, 0)/step)+steps-1)/steps
 }
 
 func (c *counter) Take(now, n int64) *Tally {
 	c.current, c.before = c.windows(now)
-	c.current.n += n
+	c.current.N += n
 	return c.current
 }
 
@@ -160,7 +163,7 @@ func (l *log) Spans() []algorithm.Span {
 // time returns the later of at and the time of the newest entry.
 func (l *log) time(at int64) int64 {
 	if n := len(l.entries); n > 0 {
-		return max(at, l.entries[n-1].at)
+		return max(at, l.entries[n-1].At)
 	}
 	return at
 }
@@ -170,7 +173,7 @@ func (l *log) counts(now int64, t *Tally) bool { return slices.Contains(l.live(n
 // live returns the entries of the window.
 func (l *log) live(at int64) []*Tally {
 	after := l.time(at) - l.Window.Microseconds()
-	return l.entries[sort.Search(len(l.entries), func(i int) bool { return l.entries[i].at > after }):]
+	return l.entries[sort.Search(len(l.entries), func(i int) bool { return l.entries[i].At > after }):]
 }
 
 func (l *log) Used(at int64, _ algorithm.Span) int64 { return sum(l.live(at)) }
@@ -196,7 +199,7 @@ func (r *ring) Spans() []algorithm.Span { return r.SlidingBuckets.Spans }
 func (r *ring) current(at int64) int64 {
 	at -= at % r.Width.Microseconds()
 	if n := len(r.buckets); n > 0 {
-		return max(at, r.buckets[n-1].at)
+		return max(at, r.buckets[n-1].At)
 	}
 	return at
 }
@@ -204,7 +207,7 @@ func (r *ring) current(at int64) int64 {
 // within returns the buckets of a span.
 func (r *ring) within(at int64, span time.Duration) []*Tally {
 	after := r.current(at) - span.Microseconds()
-	return r.buckets[sort.Search(len(r.buckets), func(i int) bool { return r.buckets[i].at > after }):]
+	return r.buckets[sort.Search(len(r.buckets), func(i int) bool { return r.buckets[i].At > after }):]
 }
 
 func (r *ring) counts(now int64, t *Tally) bool {
@@ -216,8 +219,8 @@ func (r *ring) Used(at int64, s algorithm.Span) int64 { return sum(r.within(at, 
 
 func (r *ring) Take(now, n int64) *Tally {
 	start := r.current(now)
-	if i := len(r.buckets) - 1; i >= 0 && r.buckets[i].at == start {
-		r.buckets[i].n += n
+	if i := len(r.buckets) - 1; i >= 0 && r.buckets[i].At == start {
+		r.buckets[i].N += n
 		return r.buckets[i]
 	}
 	r.buckets = append(r.buckets, &Tally{start, n})

@@ -176,12 +176,9 @@ func layouts(k decisions.Kind) []string {
 			continue
 		}
 		for at := range n {
-			for _, large := range []string{"9007199254740992", nines} { // 2^53 and more
-				texts = append(texts, tag+strings.Repeat(" 1", at)+" "+large+strings.Repeat(" 1", n-at-1))
+			for _, number := range []string{"9007199254740992", nines, "01", "00"} { // 2^53 and more, and leading zeros
+				texts = append(texts, tag+strings.Repeat(" 1", at)+" "+number+strings.Repeat(" 1", n-at-1))
 			}
-		}
-		for at := range n {
-			texts = append(texts, tag+strings.Repeat(" 1", at)+" 01"+strings.Repeat(" 1", n-at-1), tag+strings.Repeat(" 1", at)+" 00"+strings.Repeat(" 1", n-at-1))
 		}
 		texts = append(texts, right+" ", right+"\n", tag+" "+strings.Repeat(" 1", n))
 	}

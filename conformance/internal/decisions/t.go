@@ -231,9 +231,15 @@ func (t *T) KeysOf(shared, name string, a algorithm.Algorithm, other ...string) 
 // MarkersOf returns the keys of the markers of the decision r, which has an ID, by a limiter
 // with rules. There is one for each rule that supports Refund.
 func (t *T) MarkersOf(r weir.Request, rules ...weir.Rule) []string {
+	return Markers(func(st store.Store) {
+		r.Op = weir.Consume
+		_, _ = t.Reference(st, NewClock(), rules...).Decide(t.Ctx, r, nil)
+	})
+}
+
+// Markers returns the keys of the markers of the decisions that decide makes on st.
+func Markers(decide func(st store.Store)) []string {
 	var named suite.Written
-	l := t.Reference(suite.Note(memory.New(nil), &named), NewClock(), rules...)
-	r.Op = weir.Consume
-	_, _ = l.Decide(t.Ctx, r, nil)
+	decide(suite.Note(memory.New(nil), &named))
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(named.Keys)), func(key string) bool { return !strings.Contains(key, ":%id=") })
 }

@@ -34,7 +34,7 @@ type mark struct {
 	a                 algorithm.Algorithm // of the newest tokens
 	end               int64
 	parts             []part // that can be refunded
-	count             [3]int64
+	edge              int64  // of the window that counts the newest tokens
 	version, consumed int
 }
 
@@ -81,7 +81,10 @@ func plain(live map[string]*mark) map[string]*mark {
 func (h *history) mark(v *version, s *state, r weir.Rule, spent, total int64, parts []part) *mark {
 	m := &mark{
 		unit: r.Unit, own: r.Cost > 0, spent: spent, total: total, a: r.Algorithm, end: -1, parts: parts,
-		count: [3]int64{s.edge, s.count, s.before}, version: s.version, consumed: s.consumed,
+		version: s.version, consumed: s.consumed,
+	}
+	if len(parts) > 0 && parts[len(parts)-1].tally != nil {
+		m.edge = parts[len(parts)-1].tally.At
 	}
 	if r.Unit != "" || v.bills() {
 		m.until = h.c.Micros + v.life.Microseconds()
@@ -182,6 +185,9 @@ func (h *history) decide(v *version, user string, old *decision, before seen, sa
 func (h *history) due(v *version, r weir.Request, after time.Duration) error {
 	if r.Op == weir.TakeUpTo { // it needs one token
 		r.Cost = 1
+	}
+	if end := h.ends("x", user(&r))[r.ID]; end > h.c.Micros && end <= h.c.Micros+after.Microseconds() {
+		return nil // its lease ends first, and then it needs another place
 	}
 	r.Op = weir.Peek
 	for _, allowed := range []bool{false, true} {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -20,7 +19,6 @@ import (
 	"github.com/weir-go/weir/conformance/internal/scripts"
 	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/memory"
 )
 
 // A seen is what a Peek shows of the rules.
@@ -317,17 +315,16 @@ func (h *history) evict(v *version, user string, d *decision, known bool, say fu
 
 // marker returns the key of the marker of d that a rule has.
 func (h *history) marker(d *decision, name string) ([]string, error) {
-	var named suite.Written
 	p := weir.Policy{Name: suite.Name, Segments: []string{"tenant", "user"}, Units: units}
 	for _, n := range h.names {
 		p.Rules = append(p.Rules, weir.Rule{Name: n, By: h.by(n), Unit: h.units[n], Algorithm: widest(h.base[n])})
 	}
-	l, err := weir.NewPolicy(suite.Note(memory.New(nil), &named), p, &weir.Options{Prefix: h.prefix, Clock: h.c.Now})
-	if err != nil {
-		return nil, err
-	}
-	_, err = l.Decide(h.ctx, weir.Request{Key: d.Key, ID: d.ID, Costs: h.amounts(weir.Costs{}, math.MaxInt)}, nil)
-	return slices.DeleteFunc(slices.Collect(maps.Keys(named.Keys)), func(k string) bool {
-		return !strings.Contains(k, "}:"+name+".") || !strings.Contains(k, ":%id=")
-	}), err
+	var err error
+	keys := decisions.Markers(func(st store.Store) {
+		var l *weir.Limiter
+		if l, err = weir.NewPolicy(st, p, &weir.Options{Prefix: h.prefix, Clock: h.c.Now}); err == nil {
+			_, err = l.Decide(h.ctx, weir.Request{Key: d.Key, ID: d.ID, Costs: h.amounts(weir.Costs{}, math.MaxInt)}, nil)
+		}
+	})
+	return slices.DeleteFunc(keys, func(k string) bool { return !strings.Contains(k, "}:"+name+".") }), err
 }

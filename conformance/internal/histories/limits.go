@@ -1,8 +1,10 @@
 package histories
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
@@ -14,38 +16,33 @@ const wide = 1 << 20
 
 func pick[E any](r *rand.Rand, list ...E) E { return model.Pick(r, list...) }
 
-var limits = []func(r *rand.Rand) algorithm.Algorithm{
-	func(r *rand.Rand) algorithm.Algorithm { return algorithm.GCRA{Rate: rate(r), Burst: size(r)} },
-	func(r *rand.Rand) algorithm.Algorithm {
-		return algorithm.LeakyBucket{Rate: algorithm.PerSecond(1 + r.Int64N(2)), Queue: size(r)}
-	},
-	func(r *rand.Rand) algorithm.Algorithm {
-		return algorithm.TokenBucket{Refill: rate(r), Capacity: size(r), AtOnce: r.IntN(4) == 0}
-	},
-	func(r *rand.Rand) algorithm.Algorithm {
-		return algorithm.FixedWindow{Limit: size(r), Window: time.Second * time.Duration(1+r.IntN(8)), Aligned: r.IntN(3) == 0}
-	},
-	func(r *rand.Rand) algorithm.Algorithm {
-		return algorithm.SlidingCounter{Limit: size(r), Window: pick[time.Duration](r, 1, 1, 1, 2) * 500 * time.Millisecond}
-	},
-	func(r *rand.Rand) algorithm.Algorithm {
-		return algorithm.SlidingLog{Limit: size(r), Window: time.Second * pick(r, 3, 3, 3, time.Duration(1+r.IntN(6)))}
-	},
-	func(r *rand.Rand) algorithm.Algorithm {
-		n := size(r)
-		long := pick[time.Duration](r, 8, 8, 8, 8, 8, 8, 5)
-		a := algorithm.SlidingBuckets{Width: 500 * time.Millisecond, Spans: []algorithm.Span{{Window: long * 500 * time.Millisecond, Limit: n + 2}}}
-		if r.IntN(2) == 0 {
-			a.Spans = append(a.Spans, algorithm.Span{Window: time.Duration(1+r.IntN(4)) * 500 * time.Millisecond, Limit: n})
-		}
-		return a
-	},
+// The sizes of all limits, and of queues, whose tokens take whole microseconds.
+var (
+	small  = model.Sizes{Limit: size, Rate: rate, Window: window}
+	queues = model.Sizes{Limit: size, Rate: func(r *rand.Rand) algorithm.Rate { return algorithm.PerSecond(1 + r.Int64N(2)) }}
+)
+
+var limits = []model.Maker{small.GCRA, queues.LeakyBucket, small.TokenBucket, small.FixedWindow, small.SlidingCounter, small.SlidingLog, buckets}
+
+// buckets returns a SlidingBuckets whose longest span is mostly the same.
+func buckets(r *rand.Rand) algorithm.Algorithm {
+	n := size(r)
+	long := pick[time.Duration](r, 8, 8, 8, 8, 8, 8, 5)
+	a := algorithm.SlidingBuckets{Width: 500 * time.Millisecond, Spans: []algorithm.Span{{Window: long * 500 * time.Millisecond, Limit: n + 2}}}
+	if r.IntN(2) == 0 {
+		a.Spans = append(a.Spans, algorithm.Span{Window: time.Duration(1+r.IntN(4)) * 500 * time.Millisecond, Limit: n})
+	}
+	return a
 }
 
 func size(r *rand.Rand) int64 { return pick(r, 3, 6, 10, 1+r.Int64N(20), 60) }
 
 func rate(r *rand.Rand) algorithm.Rate {
 	return algorithm.PerSecond(pick[int64](r, 1, 1, 1, 2, 3, 7))
+}
+
+func window(r *rand.Rand) time.Duration {
+	return time.Second * pick(r, 3, 3, 3, time.Duration(1+r.IntN(6)))
 }
 
 // like returns another limit of the same algorithm, and the limit of a that shows all tokens.
@@ -83,28 +80,6 @@ func widest(a algorithm.Algorithm) algorithm.Algorithm {
 	panic(a)
 }
 
-// parts is a common denominator of all intervals, in parts of a microsecond.
-const parts = 21
-
-// interval returns T in parts of a microsecond, and its denominator q in microseconds.
-func interval(r algorithm.Rate) (t, q int64) {
-	t = parts * r.Period.Microseconds() / r.Count
-	for q = 1; q*t%parts != 0; q++ {
-	}
-	return t, q
-}
-
-// rateOf returns the rate of a GCRA or a LeakyBucket.
-func rateOf(a algorithm.Algorithm) (r algorithm.Rate, ok bool) {
-	switch a := a.(type) {
-	case algorithm.GCRA:
-		return a.Rate, true
-	case algorithm.LeakyBucket:
-		return a.Rate, true
-	}
-	return r, false
-}
-
 // fits reports whether a decision under a can be adjusted under b.
 func fits(a, b algorithm.Algorithm) bool {
 	switch a := a.(type) {
@@ -135,12 +110,9 @@ func lasts(a algorithm.Algorithm) bool {
 }
 
 // span returns the longest window of a.
-func span(a algorithm.SlidingBuckets) (w time.Duration) {
-	for _, s := range a.Spans {
-		w = max(w, s.Window)
-	}
-	return w
-}
+func span(a algorithm.SlidingBuckets) time.Duration { return slices.MaxFunc(a.Spans, longer).Window }
+
+func longer(a, b algorithm.Span) int { return cmp.Compare(a.Window, b.Window) }
 
 // phase returns how many tokens are refilled at once.
 func phase(a algorithm.TokenBucket) int64 {

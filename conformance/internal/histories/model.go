@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/model"
 )
 
 // A charge is a number of tokens that one decision consumed from one rule at once.
@@ -11,11 +12,11 @@ type charge struct {
 	of      owner
 	at      int64
 	a       algorithm.Algorithm
-	n, back int64 // consumed, and refunded
-	sure    int64 // the part of back that must have been refunded
-	in      int64 // the window, the bucket or the time of the entry that counts it
-	lost    bool  // the entry may have been removed
-	other   bool  // another limit decided afterwards
+	n, back int64        // consumed, and refunded
+	sure    int64        // the part of back that must have been refunded
+	tally   *model.Tally // the window, the bucket or the entry that counts it; nil for a rate
+	lost    bool         // the entry may have been removed
+	other   bool         // another limit decided afterwards
 }
 
 // An owner has the mark of a charge: if the unit of a rule changes, a decision has two.
@@ -28,17 +29,17 @@ type owner struct {
 // of the log are exact. Those of the rates have two bounds: tokens that a refund may have
 // returned, and tokens that it must have returned.
 type state struct {
-	charges             []*charge
-	edge, count, before int64 // of a window
-	version             int   // counts the changes, and refunds that may have changed nothing
-	consumed            int   // counts the other changes
-	mixed               bool  // other buckets were used, some of which a Reset does not delete
-	loose               bool  // the documentation does not say what is left
-	refunds             int   // since a rate had all tokens
-	empty               bool  // a refund may have left no tokens in use of a rate, and the key is then deleted
-	stepped             bool  // the clock stepped back since then
-	mess                bool  // a rate had a refund that was not of its newest decision
-	free                int64 // how many units may be free beyond the lower bound, in parts of a microsecond, or in tokens of a TokenBucket
+	windows  model.Model // of a window, a log or buckets; nil until tokens are consumed
+	charges  []*charge
+	version  int   // counts the changes, and refunds that may have changed nothing
+	consumed int   // counts the other changes
+	mixed    bool  // other buckets were used, some of which a Reset does not delete
+	loose    bool  // the documentation does not say what is left
+	refunds  int   // since a rate had all tokens
+	empty    bool  // a refund may have left no tokens in use of a rate, and the key is then deleted
+	stepped  bool  // the clock stepped back since then
+	mess     bool  // a rate had a refund that was not of its newest decision
+	free     int64 // how much may be free beyond the lower bound: microseconds, or tokens of a TokenBucket
 }
 
 // clear clears a rule whose limit is a. A Reset does not delete the buckets of a longer span.
@@ -59,38 +60,53 @@ func (s *state) stepBack() {
 	}
 }
 
-// advance moves the windows to now.
+// any reports whether there is such a charge.
+func (s *state) any(such func(c *charge) bool) bool { return slices.ContainsFunc(s.charges, such) }
+
+// advance puts the state under the limit a. It notes whether the documentation says what a
+// makes of it, and which entries of a log have left the window by now, so that they may be
+// removed.
 func (s *state) advance(now int64, a algorithm.Algorithm) {
+	if s.windows == nil && !model.Rated(a) {
+		s.windows = model.New(a)
+	} else if s.windows != nil {
+		s.windows.Set(a)
+	}
 	switch a := a.(type) {
-	case algorithm.FixedWindow:
-		if s.edge > 0 && now >= s.edge {
-			s.edge, s.count, s.before = 0, 0, s.before+1 // before numbers the windows
-		}
 	case algorithm.SlidingCounter:
-		w := a.Window.Microseconds()
-		s.loose = s.loose || s.edge%w != 0 || slices.ContainsFunc(s.charges, func(c *charge) bool { return !fits(c.a, a) })
-		switch start := now - now%w; {
-		case start == s.edge+w:
-			s.edge, s.count, s.before = start, 0, s.count
-		case start > s.edge:
-			s.edge, s.count, s.before = start, 0, 0
-		}
+		s.loose = s.loose || s.any(func(c *charge) bool { return c.n > c.back && !fits(c.a, a) })
 	case algorithm.SlidingBuckets:
-		w := a.Width.Microseconds()
-		s.edge = now - now%w // or the newest bucket in use, if the clock is before it
+		edge := now - now%a.Width.Microseconds() // or the newest bucket in use, if the clock is before it
 		for _, c := range s.charges {
 			if c.n > c.back {
-				s.edge = max(s.edge, c.in)
+				edge = max(edge, c.tally.At)
 			}
 		}
-		s.loose = s.loose || slices.ContainsFunc(s.charges, func(c *charge) bool {
-			if c.in > s.edge { // that bucket is empty again: what it has replaced is not known
-				return true
-			}
-			b := c.a.(algorithm.SlidingBuckets)
-			return b.Width != a.Width || span(b) != span(a)
-		})
+		// If a later bucket is empty again, what it has replaced is not known.
+		s.loose = s.loose || s.any(func(c *charge) bool { return c.tally.At > edge || !fits(c.a, a) })
 		s.mixed = s.mixed || s.loose
+	case algorithm.SlidingLog:
+		// An entry whose tokens were all refunded may have been removed.
+		s.loose = s.loose || s.any(func(c *charge) bool { return c.tally.At > now && (c.lost || c.n == c.back) })
+	}
+}
+
+// entered returns when the window of a log begins. It ends with the newest entry if the clock
+// is before that.
+func (s *state) entered(now int64, a algorithm.SlidingLog) int64 {
+	for _, c := range s.charges {
+		now = max(now, c.tally.At)
+	}
+	return now - a.Window.Microseconds()
+}
+
+// lose notes that entries of a log which have left the window may be removed.
+func (s *state) lose(now int64, a algorithm.Algorithm) {
+	if a, ok := a.(algorithm.SlidingLog); ok {
+		from := s.entered(now, a)
+		for _, c := range s.charges {
+			c.lost = c.lost || c.tally.At <= from
+		}
 	}
 }
 
@@ -98,36 +114,13 @@ func (s *state) advance(now int64, a algorithm.Algorithm) {
 func (s *state) consume(now int64, a algorithm.Algorithm, of owner, n int64) *charge {
 	c := &charge{of: of, at: now, a: a, n: n}
 	s.version, s.consumed = s.version+1, s.consumed+1
-	s.advance(now, a)
-	switch a := a.(type) {
-	case algorithm.FixedWindow:
-		w := a.Window.Microseconds()
-		if s.edge == 0 && !a.Aligned {
-			s.edge = now + w
-		} else if s.edge == 0 {
-			s.edge = now - now%w + w
-		} else if a.Aligned && s.edge%w > 0 {
-			s.edge += w - s.edge%w
-		}
-		s.count, c.in = s.count+n, s.before
-	case algorithm.SlidingCounter:
-		s.count, c.in = s.count+n, s.edge
-		s.charges = slices.DeleteFunc(s.charges, func(c *charge) bool { return c.in < s.edge-a.Window.Microseconds() })
-	case algorithm.SlidingBuckets:
-		c.in = s.edge
-	case algorithm.SlidingLog:
-		c.in = s.lose(now, a)
-	default:
-		if _, hi := s.used(now, a); hi == 0 {
-			s.charges, s.mess, s.free, s.refunds, s.stepped, s.empty = nil, false, 0, 0, false, false
-		}
-		back := false
-		for _, e := range s.charges {
-			e.other = e.other || !fits(e.a, a)
-			back = back || e.back > 0
-		}
-		if _, bucket := a.(algorithm.TokenBucket); bucket && back { // when the period began is not known
-			s.loose = s.loose || slices.ContainsFunc(s.charges, func(e *charge) bool { return e.other })
+	if s.advance(now, a); s.windows == nil {
+		s.consumeRate(now, a)
+	} else {
+		s.lose(now, a)
+		c.tally = s.windows.Take(now, n)
+		if a, ok := a.(algorithm.SlidingCounter); ok {
+			s.charges = slices.DeleteFunc(s.charges, func(e *charge) bool { return e.tally.At < c.tally.At-a.Window.Microseconds() })
 		}
 	}
 	s.charges = append(s.charges, c)
@@ -141,131 +134,40 @@ func (s *state) refund(now int64, a algorithm.Algorithm, c *charge, k int64, sur
 		return false, k > 0 && (s.mixed || s.loose)
 	}
 	s.version++
-	switch a := a.(type) {
-	case algorithm.FixedWindow:
-		if c.in != s.before || now >= s.edge {
-			return false, false
-		}
-		if s.count -= k; s.count == 0 {
-			s.advance(s.edge, a)
-		}
-	case algorithm.SlidingCounter:
-		switch c.in {
-		case s.edge:
-			s.count -= k
-		case s.edge - a.Window.Microseconds():
-			s.before -= k
-		default:
-			return false, s.loose
-		}
-		if s.count == 0 && s.before == 0 {
-			s.edge, s.charges = 0, nil
-		}
-	case algorithm.SlidingBuckets:
-		if s.advance(now, a); c.in <= s.edge-span(a).Microseconds() && !s.loose {
-			return false, false
-		}
-		c.back += k
-	case algorithm.SlidingLog:
-		if at := s.lose(now, a); c.lost {
-			return false, c.in > at-a.Window.Microseconds()
-		}
-		if c.back += k; c.back == c.n && c == s.charges[len(s.charges)-1] {
-			s.charges = s.charges[:len(s.charges)-1]
-		}
-	default:
+	if s.windows == nil {
 		return s.refundRate(now, a, c, k, sure, stepped)
+	}
+	s.advance(now, a)
+	s.lose(now, a)
+	if c.lost {
+		return false, c.tally.At > s.entered(now, a.(algorithm.SlidingLog))
+	}
+	if !model.Refund(s.windows, now, c.tally, k) && !s.loose {
+		return false, false
+	}
+	c.back += k
+	if _, log := a.(algorithm.SlidingLog); log && c.back == c.n && c == s.charges[len(s.charges)-1] {
+		s.charges = s.charges[:len(s.charges)-1]
 	}
 	return !s.loose, true
 }
 
-// lose notes that entries of a log which have left the window may be removed. It returns the
-// end of the window: the time of the newest entry if the clock is before it.
-func (s *state) lose(now int64, a algorithm.SlidingLog) (at int64) {
-	at = s.newest(now)
-	for _, c := range s.charges {
-		c.lost = c.lost || c.in <= at-a.Window.Microseconds()
-	}
-	return at
-}
-
-// newest returns the later of now and the time of the newest entry of a log. An entry whose
-// tokens were all refunded may have been removed.
-func (s *state) newest(now int64) (at int64) {
-	at = now
-	for _, c := range s.charges {
-		at = max(at, c.in)
-		s.loose = s.loose || c.in > now && (c.lost || c.n == c.back)
-	}
-	return at
-}
-
 // used returns the bounds of the tokens in use.
 func (s *state) used(now int64, a algorithm.Algorithm) (lo, hi int64) {
-	view := *s
-	view.advance(now, a)
-	s.loose = view.loose
-	switch a := a.(type) {
-	case algorithm.FixedWindow:
-		if now < s.edge {
-			lo = s.count
-		}
+	if s.advance(now, a); s.windows == nil {
+		lo, hi = s.usedRate(now, a)
+	} else {
+		spans := s.windows.Spans()
+		lo = s.windows.Used(now, slices.MaxFunc(spans, longer))
 		hi = lo
-	case algorithm.SlidingCounter:
-		w := a.Window.Microseconds()
-		lo = view.count + (view.before*min(w, view.edge+w-now)+w-1)/w
-		hi = lo
-	case algorithm.SlidingBuckets:
+	}
+	if a, ok := a.(algorithm.SlidingLog); ok {
+		from := s.entered(now, a)
 		for _, c := range s.charges {
-			if c.in > view.edge-span(a).Microseconds() {
-				lo += c.n - c.back
+			if c.lost && c.tally.At > from {
+				lo -= c.n - c.back
 			}
 		}
-		hi = lo
-	case algorithm.SlidingLog:
-		at := s.newest(now)
-		for _, c := range s.charges {
-			switch n := c.n - c.back; {
-			case c.in <= at-a.Window.Microseconds():
-			case c.lost:
-				hi += n
-			default:
-				lo, hi = lo+n, hi+n
-			}
-		}
-	case algorithm.TokenBucket:
-		lo, hi = s.bucket(now, a, false), s.bucket(now, a, true)
-		if s.refunds > 0 { // another period
-			hi += phase(a)
-		}
-		if s.stepped { // a decision made it last what was refilled before the step
-			all := *s
-			all.charges = nil
-			for _, c := range s.charges {
-				all.charges = append(all.charges, &charge{at: c.at, a: c.a, n: c.n})
-				lo -= c.back
-			}
-			lo = min(lo, all.bucket(now, a, true))
-		}
-		lo = max(lo-s.free, 0)
-		if slices.ContainsFunc(s.charges, func(c *charge) bool { return !fits(c.a, a) }) &&
-			slices.ContainsFunc(s.charges, func(c *charge) bool { return c.back > 0 }) { // when the period began is not known
-			return 0, 1 << 50
-		}
-	default:
-		r, _ := rateOf(a)
-		t, q := interval(r)
-		units := func(hi bool, free int64) int64 {
-			tat, was := s.tat(hi)
-			if hi && s.mixes() { // a refund does not undo what was rounded up
-				tat = max(tat, now*parts) + 2*parts
-			}
-			if q != was {
-				tat = (tat + parts - 1) / parts * parts
-			}
-			return max((tat-free-now*parts+t-1)/t, 0)
-		}
-		lo, hi = units(false, s.free), units(true, 0)
 	}
 	if s.loose {
 		return 0, 1 << 50

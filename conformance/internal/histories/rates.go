@@ -1,19 +1,36 @@
 package histories
 
 import (
-	"fmt"
-	"slices"
-
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/model"
 )
 
+// slack notes that n tokens of a may be free beyond the lower bound.
 func (s *state) slack(a algorithm.Algorithm, n int64) {
-	if r, ok := rateOf(a); ok {
-		t, _ := interval(r)
-		n *= t
+	switch a := a.(type) {
+	case algorithm.TokenBucket:
+		s.free += n
+	case algorithm.GCRA:
+		s.free += (n*a.Rate.Period.Microseconds() + a.Rate.Count - 1) / a.Rate.Count
+	case algorithm.LeakyBucket:
+		s.slack(algorithm.GCRA{Rate: a.Rate}, n)
 	}
-	s.free += n
 }
+
+// consumeRate is what a charge under a means for those before.
+func (s *state) consumeRate(now int64, a algorithm.Algorithm) {
+	if _, hi := s.used(now, a); hi == 0 {
+		s.charges, s.mess, s.free, s.refunds, s.stepped, s.empty = nil, false, 0, 0, false, false
+	}
+	for _, e := range s.charges {
+		e.other = e.other || !fits(e.a, a)
+	}
+	if _, bucket := a.(algorithm.TokenBucket); bucket && s.any(refunded) { // when the period began is not known
+		s.loose = s.loose || s.any(func(e *charge) bool { return e.other })
+	}
+}
+
+func refunded(c *charge) bool { return c.back > 0 }
 
 // refundRate is refund of a GCRA, a LeakyBucket or a TokenBucket.
 func (s *state) refundRate(now int64, a algorithm.Algorithm, c *charge, k int64, sure, stepped bool) (must, can bool) {
@@ -40,80 +57,53 @@ func (s *state) refundRate(now int64, a algorithm.Algorithm, c *charge, k int64,
 	switch b := a.(type) {
 	case algorithm.TokenBucket:
 		s.free += phase(b)
-		s.loose = s.loose || slices.ContainsFunc(s.charges, func(e *charge) bool { return !fits(e.a, a) })
+		s.loose = s.loose || s.any(func(e *charge) bool { return !fits(e.a, a) })
 	default:
-		s.free += 2 * parts
+		s.free += 2
 	}
 	lo, _ := s.used(now, a)
 	s.empty = s.empty || lo == 0
 	return false, true
 }
 
-// mixes reports whether a rate had refunds, and decisions with several denominators.
-func (s *state) mixes() bool {
-	denominators, back := map[int64]bool{}, false
+// usedBy returns the tokens in use at now if each charge has consumed these tokens.
+func (s *state) usedBy(now int64, a algorithm.Algorithm, tokens func(c *charge) int64) int64 {
+	m := model.New(a)
 	for _, c := range s.charges {
-		r, _ := rateOf(c.a)
-		_, q := interval(r)
-		denominators[q], back = true, back || c.back > 0
+		if n := tokens(c); n > 0 {
+			m.Set(c.a)
+			m.Take(c.at, n)
+		}
 	}
-	return back && len(denominators) > 1
+	m.Set(a)
+	return m.Used(now, m.Spans()[0])
 }
 
-// tat returns the TAT, in parts of a microsecond, and its denominator: without the tokens that
-// have been refunded, or only without those that must have been.
-func (s *state) tat(hi bool) (tat, q int64) {
-	for _, c := range s.charges {
-		r, _ := rateOf(c.a)
-		t, d := interval(r)
-		n := c.n - c.back
-		if hi {
-			n = c.n - c.sure
+// usedRate is used of a rate: without the tokens that have been refunded, and only without those
+// that must have been.
+func (s *state) usedRate(now int64, a algorithm.Algorithm) (lo, hi int64) {
+	left := func(c *charge) int64 { return c.n - c.back }
+	most := func(c *charge) int64 { return c.n - c.sure }
+	mixed := s.any(refunded) && s.any(func(c *charge) bool { return !fits(c.a, a) })
+	bucket, ok := a.(algorithm.TokenBucket)
+	if !ok {
+		if hi = s.usedBy(now, a, most); mixed { // a refund does not undo what was rounded up
+			hi = max(s.usedBy(now-2, a, most), 1)
 		}
-		if n == 0 {
-			continue
-		}
-		if d != q {
-			tat, q = (tat+parts-1)/parts*parts, d
-		}
-		tat = max(tat, c.at*parts) + n*t
+		return s.usedBy(now+s.free, a, left), hi
 	}
-	return tat, q
-}
-
-// bucket returns the missing tokens of a TokenBucket.
-func (s *state) bucket(now int64, a algorithm.TokenBucket, hi bool) int64 {
-	anchor, missing := int64(0), int64(0)
-	advance := func(now int64, a algorithm.TokenBucket) {
-		p, n := a.Refill.Period.Microseconds(), a.Refill.Count
-		if !a.AtOnce && p%n == 0 {
-			p, n = p/n, 1
-		}
-		periods := max(now-anchor, 0) / p
-		refilled := periods * n
-		if !a.AtOnce {
-			refilled += max(now-anchor, 0) % p * n / p
-		}
-		if missing <= refilled {
-			anchor, missing = now, 0
-		} else if anchor, missing = anchor+periods*p, missing-periods*n; missing < 0 {
-			panic(fmt.Sprint("missing ", missing))
-		}
+	if mixed { // when the period began is not known
+		return 0, 1 << 50
 	}
-	for _, c := range s.charges {
-		n := c.n - c.back
-		if hi {
-			n = c.n - c.sure
-		}
-		if n > 0 {
-			advance(c.at, c.a.(algorithm.TokenBucket))
-			missing += n
-		}
+	lo, hi = s.usedBy(now, a, left), s.usedBy(now, a, most)
+	if s.refunds > 0 { // another period
+		hi += phase(bucket)
 	}
-	advance(now, a)
-	if missing > 0 && !a.AtOnce {
-		p, n := a.Refill.Period.Microseconds(), a.Refill.Count
-		missing -= max(now-anchor, 0) * n / p
+	if s.stepped { // a decision made it last what was refilled before the step
+		for _, c := range s.charges {
+			lo -= c.back
+		}
+		lo = min(lo, s.usedBy(now, a, func(c *charge) int64 { return c.n }))
 	}
-	return missing
+	return max(lo-s.free, 0), hi
 }

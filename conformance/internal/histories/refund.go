@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/model"
 )
 
 // refund refunds d, twice, or finishes it so.
@@ -59,7 +60,7 @@ func (h *history) refund(v *version, user string, d *decision, say func(string, 
 				want.Cost = max(want.Cost, m.spent)
 			}
 			want.Kept = cmp.Or(want.Kept, r.Name)
-		case (rated(r.Algorithm) || h.state(r.Name, user).loose) && before[i] == after[i]:
+		case (model.Rated(r.Algorithm) || h.state(r.Name, user).loose) && before[i] == after[i]:
 			known = false // it may have kept the tokens, or they were refilled
 		default:
 			parts := slices.Clone(m.parts)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/model"
 )
 
 // settle settles or finishes d, twice.
@@ -62,7 +63,7 @@ func (h *history) settle(v *version, user string, d *decision, say func(string, 
 		if r.Unit != "" {
 			n, ok = amounts.Amount(r.Unit)
 		}
-		if m := live[r.Name]; ok && m != nil && m.spent > n && m.returns(r) && !h.ended(m, r) && (rated(r.Algorithm) || h.state(r.Name, user).loose || h.stepped >= d.at) && before[i] == after[i] {
+		if m := live[r.Name]; ok && m != nil && m.spent > n && m.returns(r) && !h.ended(m, r) && (model.Rated(r.Algorithm) || h.state(r.Name, user).loose || h.stepped >= d.at) && before[i] == after[i] {
 			return errUnknown // it may have kept the tokens, or they were refilled
 		}
 	}
@@ -133,7 +134,7 @@ func (h *history) add(v *version, s *state, d *decision, r weir.Rule, m *mark, n
 		before = h.held(s, m, r.Algorithm)
 	}
 	c := s.consume(h.c.Micros, r.Algorithm, owner{d, r.Unit}, n)
-	if m != nil && !rated(r.Algorithm) && m.count[0] != s.edge {
+	if m != nil && c.tally != nil && m.edge != c.tally.At {
 		before = nil // of an earlier window
 	}
 	more := h.mark(v, s, r, total, total, append(before, part{c, n, true}))
@@ -215,9 +216,9 @@ func (h *history) held(s *state, m *mark, a algorithm.Algorithm) []part {
 	if s.consumed != m.consumed {
 		return nil
 	}
-	_, ok := rateOf(a)
+	_, bucket := a.(algorithm.TokenBucket)
 	for i := range list {
-		list[i].sure = list[i].sure && ok && s.version == m.version
+		list[i].sure = list[i].sure && !bucket && s.version == m.version
 	}
 	return list
 }
@@ -236,10 +237,3 @@ func (h *history) giveBack(s *state, m *mark, a algorithm.Algorithm, n int64) (m
 
 // errUnknown ends a history: the documentation does not say what a rule keeps.
 var errUnknown = errors.New("it is not known what a rule keeps")
-
-// rated reports whether tokens of a are refilled.
-func rated(a algorithm.Algorithm) bool {
-	_, bucket := a.(algorithm.TokenBucket)
-	_, rate := rateOf(a)
-	return bucket || rate
-}

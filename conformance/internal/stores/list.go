@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weir-go/weir/conformance/internal/scripts"
 	"github.com/weir-go/weir/conformance/internal/suite"
@@ -64,13 +63,7 @@ func checkListPrefix(t *suite.T) {
 	prefixes := append([]string{t.Prefix, t.Prefix + ":{t", t.Key("other", "")}, slices.Sorted(maps.Keys(all))...)
 	held := t.List("")
 	for _, prefix := range prefixes {
-		var want []string
-		for key := range all {
-			if strings.HasPrefix(key, prefix) {
-				want = append(want, key)
-			}
-		}
-		slices.Sort(want)
+		want := begin(all, prefix)
 		got := listing(t, prefix, func() {})
 		if !slices.Equal(got, want) {
 			t.Errorf("List of the prefix %q, of which %d keys begin with it: it lacks %s, and has %s besides", prefix, len(want), without(want, got, sets), without(got, want, sets))
@@ -95,16 +88,9 @@ func without(keys, other []string, sets map[string]bool) string {
 	return strings.Join(list, ", ")
 }
 
-// begin returns the keys that begin with prefix.
-func begin(keys map[string]time.Duration, prefix string) []string {
-	var list []string
-	for key := range keys {
-		if strings.HasPrefix(key, prefix) {
-			list = append(list, key)
-		}
-	}
-	slices.Sort(list)
-	return list
+// begin returns the keys that begin with prefix, sorted.
+func begin[V any](keys map[string]V, prefix string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(keys)), func(key string) bool { return !strings.HasPrefix(key, prefix) })
 }
 
 // checkListMeanwhile lists keys of many slots while their number rises and falls.

@@ -94,6 +94,15 @@ func checkKeys(t *suite.T) {
 	if got := t.MGet(keys[0], keys[1]); got[0].Str() != "p1 10" || got[1].Str() != "p1 11" {
 		t.Errorf("one script set two keys to 10 and 11: they hold %v and %v, want p1 10 and p1 11", got[0], got[1])
 	}
+	lengths, args := []string{}, []store.Arg{scripts.LongMillis}
+	for n := range int64(256) {
+		lengths, args = append(lengths, t.Key("lengths", strings.Repeat("k", int(n)))), append(args, store.IntArg(n))
+	}
+	t.Eval(scripts.Put, lengths[128:], args[:129]...)
+	t.Eval(scripts.Put, lengths, args...)
+	for i, v := range t.MGet(lengths...) {
+		t.Equal(v, store.BulkValue("p1 "+strconv.Itoa(i)), "one script set keys of many lengths, of which the longer half existed: the key of %d bytes holds %v, want %v", len(lengths[i]))
+	}
 }
 
 // alike are texts that must not be taken for each other: by an alphabet, by Unicode, as
@@ -236,9 +245,9 @@ func checkGoForm(t *suite.T) {
 
 func checkCrossSlot(t *suite.T) {
 	for _, tag := range []string{"b", "A", "a ", "\u00e1"} {
-		keys := []string{t.Key("a", "x"), t.Key(tag, "x")}
+		keys := []string{t.Key("a", "x"), t.Key(tag, "x"), t.Key("a", "y")}
 		before := []store.Value{store.IntegerValue(5)}
-		got, err := t.Store.Eval(t.Ctx, scripts.Put, keys, []store.Arg{scripts.LongMillis, store.IntArg(1), store.IntArg(2)}, before)
+		got, err := t.Store.Eval(t.Ctx, scripts.Put, keys, []store.Arg{scripts.LongMillis, store.IntArg(1), store.IntArg(2), store.IntArg(3)}, before)
 		if !errors.Is(err, store.ErrCrossSlot) {
 			t.Errorf("Eval with the hash tags %q and %q, which have different slots: got error %v, want ErrCrossSlot", "a", tag, err)
 		}
