@@ -358,8 +358,11 @@ func TestJitter(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
+		var mu sync.Mutex
 		var asked []float64 // in seconds
 		st := &weirtest.Hooked{Store: memory.New(nil), Before: func(context.Context, *store.Script) error {
+			mu.Lock()
+			defer mu.Unlock()
 			asked = append(asked, time.Since(start).Seconds())
 			return nil
 		}}
