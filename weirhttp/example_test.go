@@ -224,6 +224,42 @@ func ExampleTransport() {
 	// denied: true
 }
 
+// OpenAI sends durations such as 6m0s, for requests and for tokens.
+func ExampleTransport_durations() {
+	t := &weirhttp.Transport{RetryAfter: func(res *http.Response) (longest time.Duration) {
+		for _, what := range []string{"Requests", "Tokens"} {
+			if res.Header.Get("X-Ratelimit-Remaining-"+what) == "0" {
+				reset, _ := time.ParseDuration(res.Header.Get("X-Ratelimit-Reset-" + what))
+				longest = max(longest, reset)
+			}
+		}
+		return longest
+	}}
+	h := http.Header{}
+	h.Set("X-RateLimit-Remaining-Tokens", "0")
+	h.Set("X-RateLimit-Reset-Tokens", "6m0s")
+	fmt.Println(t.RetryAfter(&http.Response{Header: h}))
+	// Output: 6m0s
+}
+
+// Anthropic sends times of RFC 3339.
+func ExampleTransport_times() {
+	t := &weirhttp.Transport{RetryAfter: func(res *http.Response) (longest time.Duration) {
+		for _, what := range []string{"Requests", "Tokens"} {
+			if res.Header.Get("Anthropic-Ratelimit-"+what+"-Remaining") == "0" {
+				reset, _ := time.Parse(time.RFC3339, res.Header.Get("Anthropic-Ratelimit-"+what+"-Reset"))
+				longest = max(longest, time.Until(reset)) // without a valid reset, it is negative
+			}
+		}
+		return longest
+	}}
+	h := http.Header{}
+	h.Set("Anthropic-RateLimit-Requests-Remaining", "0")
+	h.Set("Anthropic-RateLimit-Requests-Reset", time.Now().Add(90*time.Second).Format(time.RFC3339))
+	fmt.Println(t.RetryAfter(&http.Response{Header: h}).Round(10 * time.Second))
+	// Output: 1m30s
+}
+
 func ExampleIPSegment() {
 	segment, err := weirhttp.IPSegment("2001:db8:1:2:3::4", 0)
 	if err != nil {

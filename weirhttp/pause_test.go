@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,73 +32,6 @@ func asks(n int, seconds string) func(int, *http.Request) (*http.Response, error
 			return response(429, nil, "Retry-After", seconds), nil
 		}
 		return response(200, nil), nil
-	}
-}
-
-// The pause that an answer asks for is the time until the next request.
-func TestPause(t *testing.T) {
-	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of a bubble's clock
-	date := func(d time.Duration) string { return start.Add(d).Format(http.TimeFormat) }
-	for _, tt := range []struct {
-		name   string
-		status int
-		fields []string
-		most   time.Duration // MaxPause
-		want   time.Duration
-	}{
-		{"none", 429, nil, 0, 0},
-		{"seconds", 429, []string{"Retry-After", "7"}, 0, 7 * time.Second},
-		{"seconds of a 503", 503, []string{"Retry-After", "7"}, 0, 7 * time.Second},
-		{"seconds of a redirect", 301, []string{"Retry-After", "7"}, 0, 0},
-		{"seconds of a 400", 400, []string{"Retry-After", "7"}, 0, 7 * time.Second},
-		{"zero", 429, []string{"Retry-After", "0"}, 0, 0},
-		{"a fraction", 429, []string{"Retry-After", "1.5"}, 0, 0},
-		{"a negative number", 429, []string{"Retry-After", "-7"}, 0, 0},
-		{"garbage", 429, []string{"Retry-After", "soon"}, 0, 0},
-		{"a day", 429, []string{"Retry-After", "86400"}, 0, 10 * time.Minute},
-		{"an hour, with a MaxPause", 429, []string{"Retry-After", "3600"}, 2 * time.Hour, time.Hour},
-		{"an hour, without pauses", 429, []string{"Retry-After", "3600"}, -1, 0},
-		{"too many seconds for a duration", 429, []string{"Retry-After", "9223372037"}, 0, 10 * time.Minute},
-		{"too many seconds for a number", 429, []string{"Retry-After", strings.Repeat("9", 30)}, 0, 10 * time.Minute},
-		{"a date", 429, []string{"Retry-After", date(8 * time.Second)}, 0, 8 * time.Second},
-		{"a date by the server's clock", 429, []string{"Retry-After", date(time.Hour + 8*time.Second), "Date", date(time.Hour)}, 0, 8 * time.Second},
-		{"a date that has passed", 429, []string{"Retry-After", date(-time.Hour)}, 0, 0},
-		{"the longer of two", 429, []string{"Retry-After", "2", "Retry-After", date(8 * time.Second)}, 0, 8 * time.Second},
-		{"the valid one of two", 429, []string{"Retry-After", "soon", "Retry-After", "7", "Retry-After", "1"}, 0, 7 * time.Second},
-		{"RateLimit", 200, []string{"RateLimit", `"a";r=0;t=9`}, 0, 9 * time.Second},
-		{"RateLimit of several rules", 429, []string{"RateLimit", `"a";r=1;t=60, "b";r=0;t=3;pk=:YQ==:`, "RateLimit", `"c";t=5;r=0;x;y="\"";z=1.5`}, 0, 5 * time.Second},
-		{"RateLimit with tokens left", 200, []string{"RateLimit", `"a";r=1;t=9`}, 0, 0},
-		{"RateLimit without a time", 200, []string{"RateLimit", `"a";r=0`}, 0, 0},
-		{"RateLimit of a cache", 200, []string{"RateLimit", `"a";r=0;t=9`, "Age", "1"}, 0, 0},
-		{"RateLimit of a fresh copy", 200, []string{"RateLimit", `"a";r=0;t=9`, "Age", "0"}, 0, 9 * time.Second},
-		{"Retry-After takes precedence", 429, []string{"RateLimit", `"a";r=0;t=9`, "Retry-After", "2"}, 0, 2 * time.Second},
-		{"an unknown Retry-After does not", 429, []string{"RateLimit", `"a";r=0;t=9`, "Retry-After", "soon"}, 0, 9 * time.Second},
-		{"malformed: not closed", 200, []string{"RateLimit", `"a;r=0;t=9`}, 0, 0},
-		{"malformed: a token", 200, []string{"RateLimit", `a;r=0;t=9`}, 0, 0},
-		{"malformed: no r", 200, []string{"RateLimit", `"b";t=9, "a";r=0;t=9`}, 0, 0},
-		{"malformed: a negative r", 200, []string{"RateLimit", `"b";r=-1, "a";r=0;t=9`}, 0, 0},
-		{"malformed: a decimal r", 200, []string{"RateLimit", `"a";r=0.0;t=9`}, 0, 0},
-		{"malformed: a negative t", 200, []string{"RateLimit", `"b";r=0;t=-9, "a";r=0;t=9`}, 0, 0},
-		{"malformed: the end", 200, []string{"RateLimit", `"a";r=0;t=9,`}, 0, 0},
-		{"too long", 200, []string{"RateLimit", `"a";r=0;t=9` + strings.Repeat(`, "a";r=0;t=9`, 400)}, 0, 0},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := &service{start: time.Now(), answer: func(n int, _ *http.Request) (*http.Response, error) {
-				if n > 0 {
-					return response(200, nil), nil
-				}
-				return response(tt.status, nil, tt.fields...), nil
-			}}
-			rt := &weirhttp.Transport{Limiter: newLimiter(t, fastRule.Algorithm), Base: s, MaxPause: tt.most}
-			for _, url := range []string{"http://a.test/x", "http://b.test", "https://A.test.:8443/y"} { // b has no pause
-				if err := send(t.Context(), t, rt, url); err != nil {
-					t.Error(err)
-				}
-			}
-			if want := []time.Duration{0, 0, tt.want}; !slices.Equal(s.times, want) {
-				t.Errorf("%s: requests left at %v, want %v", tt.name, s.times, want)
-			}
-		})
 	}
 }
 

@@ -46,10 +46,22 @@ const DefaultMaxPause = 10 * time.Minute
 // A server can ask for a pause. Then no request with the same key is sent before the
 // pause ends: requests wait, and then take their turns, at the pace of Limiter. A request
 // that waits for its turn when the pause begins refunds the turn, and takes another one
-// after the pause. A server asks for a pause in one of two ways:
+// after the pause. A server asks for a pause in one of these ways:
 //   - with Retry-After, in seconds or as a date, in a response with a status from 400. Of
-//     several such fields, the longest time counts.
-//   - with an item r=0 of the field RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
+//     several such fields, the longest time counts. Without one, Retry-After-Ms and
+//     X-Ms-Retry-After-Ms count.
+//   - with fields of its own, which the field RetryAfter reads.
+//   - with X-RateLimit-Remaining: 0 and X-RateLimit-Reset in a response of any status. The
+//     same holds for RateLimit-Remaining and X-Rate-Limit-Remaining. A reset of 10^9 or more
+//     is a Unix time in seconds, one of 10^12 or more in milliseconds, and a smaller one is
+//     a number of seconds.
+//   - with the field RateLimit of draft-ietf-httpapi-ratelimit-headers, if nothing remains:
+//     limit=9, remaining=0, reset=30 of draft 07, or an item with r=0 and t, or a=0 and w,
+//     of later drafts.
+//
+// The first way takes precedence over all others, and the second over the last two, of
+// which the longest time counts. Malformed fields, and times that have passed, change
+// nothing.
 //
 // Each Transport has its own pauses, so clients of one process should share a Transport.
 // Processes share their pauses through the field Pauses. If the request may not wait
@@ -84,6 +96,12 @@ type Transport struct {
 	// MaxPause is the longest pause that a server can ask for. A longer one is cut. 0
 	// means DefaultMaxPause, and a negative MaxPause ignores pauses.
 	MaxPause time.Duration
+
+	// RetryAfter returns how long a response asks to pause in fields of its service's
+	// own, for example in a duration like 6m0s. nil, or a result of 0 or less, leaves it
+	// to the fields that a Transport knows. It is not called if the response has a valid
+	// Retry-After and a status from 400. It must not read the body.
+	RetryAfter func(*http.Response) time.Duration
 
 	// Pauses shares the pauses with other processes, by an algorithm.Pause as one of its
 	// rules. nil means that they are not shared. A pause that a server asks for then
@@ -149,7 +167,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || res == nil {
 		return res, err
 	}
-	if pause := t.pauses.note(req.Key, res, cmp.Or(t.MaxPause, DefaultMaxPause)); pause > 0 {
+	if pause := min(t.asked(res), cmp.Or(t.MaxPause, DefaultMaxPause)); pause > 0 {
+		t.pauses.begin(req.Key, pause)
 		t.share(ctx, req.Key, pause)
 	}
 	if held != nil && res.Body != nil && res.Body != http.NoBody {
