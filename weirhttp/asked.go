@@ -105,10 +105,15 @@ func used(h http.Header, prefix string, now time.Time) time.Duration {
 	return after
 }
 
-// until reads a date, a Unix time in seconds or milliseconds, or a number of seconds.
-// Numbers from 10^9 on are Unix times, and from 10^12 on in milliseconds.
+// until reads a date of HTTP or RFC 3339, a Unix time in seconds or milliseconds, or a
+// number of seconds. Numbers from 10^9 on are Unix times, and from 10^12 on in
+// milliseconds.
 func until(value string, now time.Time) (time.Duration, bool) {
-	if at, err := http.ParseTime(value); err == nil {
+	at, err := http.ParseTime(value)
+	if err != nil {
+		at, err = time.Parse(time.RFC3339, value)
+	}
+	if err == nil {
 		return at.Sub(now), true
 	}
 	n, ok := number(value)

@@ -52,9 +52,9 @@ const DefaultMaxPause = 10 * time.Minute
 //     X-Ms-Retry-After-Ms count.
 //   - with fields of its own, which the field RetryAfter reads.
 //   - with X-RateLimit-Remaining: 0 and X-RateLimit-Reset in a response of any status. The
-//     same holds for RateLimit-Remaining and X-Rate-Limit-Remaining. A reset of 10^9 or more
-//     is a Unix time in seconds, one of 10^12 or more in milliseconds, and a smaller one is
-//     a number of seconds.
+//     same holds for RateLimit-Remaining and X-Rate-Limit-Remaining. A reset is a date, a
+//     Unix time in seconds from 10^9 or in milliseconds from 10^12, or else a number of
+//     seconds.
 //   - with the field RateLimit of draft-ietf-httpapi-ratelimit-headers, if nothing remains:
 //     limit=9, remaining=0, reset=30 of draft 07, or an item with r=0 and t, or a=0 and w,
 //     of later drafts.
