@@ -175,6 +175,33 @@ func TestRefundBetweenLimits(t *testing.T) {
 	}
 }
 
+// Each of several decisions refunds the tokens that it still holds, in whatever order they
+// are refunded.
+func TestRefundInOrder(t *testing.T) {
+	t.Parallel()
+	costs := []int64{1, 2, 1, 1, 2, 1}
+	for _, a := range []algorithm.Algorithm{
+		algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 9}, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9},
+		algorithm.TokenBucket{Capacity: 9, Refill: algorithm.PerSecond(3), AtOnce: true}, algorithm.SlidingLog{Limit: 9, Window: time.Second},
+	} {
+		r := rand.New(rand.NewPCG(1, 7))
+		for range 10 {
+			b, order, left := newBench(t, a), r.Perm(6), int64(0)
+			b.take(epoch, 1)
+			charges := make([]charge, len(costs))
+			for i, n := range costs {
+				charges[i], _ = b.charge(epoch, n, 0)
+			}
+			for _, i := range order {
+				left += costs[i]
+				if gave, got := b.refund(epoch, charges[i]), b.peek(epoch, 1).Remaining; !gave || got != left {
+					t.Errorf("%+v in the order %v: decision %d refunded %v, and %d are left, want %d", a, order, i, gave, got, left)
+				}
+			}
+		}
+	}
+}
+
 // The end of a decision that refunds have moved is rounded down to a microsecond, also in the
 // microsecond in which the decision ended before.
 func TestRefundWithinAMicrosecond(t *testing.T) {
