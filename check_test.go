@@ -79,6 +79,7 @@ func TestNewPolicyRejects(t *testing.T) {
 		{"17 rules", st, weirtest.Rules(many...), weir.ErrInvalidRule, "17 rules"},
 		{"an invalid limit", st, weirtest.Rules(many[0], weir.Rule{Name: "x", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1)}}), weir.ErrInvalidLimit, `weir: rule "x": GCRA.Burst is 0`},
 		{"no limit", st, of(fake{}), weir.ErrInvalidRule, "returned no limit"},
+		{"a limit without a kind", st, of(fake{limit: &contract.Limit{Capacity: 1}}), weir.ErrInvalidRule, "without a Kind"},
 		{"a limit without capacity", st, of(fake{limit: &contract.Limit{Kind: kind}}), weir.ErrInvalidRule, "Capacity 0"},
 		{"a kind without arithmetic", st, of(fake{limit: &contract.Limit{Kind: kind, Capacity: 1}}), weir.ErrInvalidRule, "kind mine"},
 		{"one name missing", st, weirtest.Rules(many[0], weir.Rule{Algorithm: weirtest.PerSecond}), weir.ErrInvalidRule, "rule 1 has no Name"},
