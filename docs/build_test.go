@@ -118,6 +118,7 @@ func writeModule(t *testing.T, blocks []block) (dir string, errs []error) {
 	write("go.mod", strings.NewReplacer(module+"/docs", "example.com/snippets", "=> ..", "=> "+root(t)).Replace(readFile(t, "docs/go.mod")))
 	write("go.sum", readFile(t, "docs/go.sum"))
 	write("migrate/migrate_test.go", readFile(t, "docs/testdata/migrate_test.go"))
+	write("migrate/connections_test.go", readFile(t, "docs/testdata/connections_test.go"))
 	write("given/given.go", givenFile)
 
 	imports := map[string]string{"example.com/snippets/given": "given"}

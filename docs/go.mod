@@ -6,12 +6,15 @@ replace github.com/weir-go/weir => ..
 
 replace github.com/weir-go/weir/weirfile => ../weirfile
 
+replace github.com/weir-go/weir/weirgrpc => ../weirgrpc
+
 require (
 	connectrpc.com/connect v1.21.1
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/chromedp/cdproto v0.160.1
 	github.com/chromedp/chromedp v0.23.0
+	github.com/coder/websocket v1.8.15
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/go-chi/httprate v0.16.1
@@ -23,6 +26,7 @@ require (
 	github.com/ulule/limiter/v3 v3.11.2
 	github.com/weir-go/weir v0.0.0
 	github.com/weir-go/weir/weirfile v0.0.0-00010101000000-000000000000
+	github.com/weir-go/weir/weirgrpc v0.0.0-00010101000000-000000000000
 	go.yaml.in/yaml/v4 v4.0.0
 	golang.org/x/time v0.16.0
 	google.golang.org/protobuf v1.36.12
@@ -33,7 +37,7 @@ require (
 	github.com/bytedance/gopkg v0.1.3 // indirect
 	github.com/bytedance/sonic v1.15.0 // indirect
 	github.com/bytedance/sonic/loader v0.5.0 // indirect
-	github.com/cespare/xxhash/v2 v2.2.0 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/cloudwego/base64x v0.1.6 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
 	github.com/gabriel-vasile/mimetype v1.4.12 // indirect
@@ -81,4 +85,6 @@ require (
 	golang.org/x/net v0.56.0 // indirect
 	golang.org/x/sys v0.46.0 // indirect
 	golang.org/x/text v0.40.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260120221211-b8f7ae30c516 // indirect
+	google.golang.org/grpc v1.80.0 // indirect
 )

@@ -4,6 +4,7 @@ package docs
 import (
 	_ "connectrpc.com/connect"
 	_ "github.com/alicebob/miniredis/v2"
+	_ "github.com/coder/websocket"
 	_ "github.com/gin-gonic/gin"
 	_ "github.com/go-chi/chi/v5"
 	_ "github.com/go-chi/httprate"
@@ -24,4 +25,5 @@ import (
 	_ "github.com/weir-go/weir/store/rueidis"
 	_ "github.com/weir-go/weir/store/valkey"
 	_ "github.com/weir-go/weir/weirfile"
+	_ "github.com/weir-go/weir/weirgrpc"
 )

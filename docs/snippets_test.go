@@ -25,7 +25,7 @@
 //	<!-- go: _ = conformance.Backend{SNIPPET} -->               the block is a part of this statement
 //	<!-- go: run given.Unavailable(New(given.Addr)) -->         an expression of type error; it must be nil
 //	<!-- go: only compiled: it needs a cluster -->              the block does not run, for this reason
-//	<!-- go: package ulule -->                                  a part of this package, which testdata/migrate_test.go runs
+//	<!-- go: package ulule -->                                  a part of this package, which a test in testdata runs
 //
 // A comment can have several of these, one on each line. A block that makes a client of a
 // server runs against a loopback address on which nothing listens, given.Addr, so what runs

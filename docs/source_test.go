@@ -33,6 +33,7 @@ var known = map[string]string{
 	"denycache":    module + "/denycache",
 	"observe":      module + "/observe",
 	"weirfile":     module + "/weirfile",
+	"weirgrpc":     module + "/weirgrpc",
 
 	"redis":   "github.com/redis/go-redis/v9", // in a block that uses redigo or redisc, the client of redigo
 	"redisc":  "github.com/mna/redisc",

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/reflection"
+	reflectpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-go/weir"
@@ -142,6 +144,47 @@ func ExampleServerInterceptor_leases() {
 	// Output:
 	// first stream: OK
 	// second stream: ResourceExhausted
+}
+
+// Each address has one stream at once, and sends two messages in an hour.
+func ExampleServerInterceptor_Messages() {
+	st := memory.New(nil)
+	open, err := weir.New("streams", st, algorithm.Concurrency{Limit: 1, Lease: time.Minute}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	sent, err := weir.New("messages", st, algorithm.FixedWindow{Limit: 2, Window: time.Hour}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	streams, err := weirgrpc.NewServerInterceptor(open, weirgrpc.By(weirgrpc.PeerIP), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	messages, err := weirgrpc.NewServerInterceptor(sent, weirgrpc.By(weirgrpc.PeerIP), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.ChainStreamInterceptor(streams.Stream, messages.Messages))
+	defer server.Stop()
+	reflection.Register(server)
+
+	client := reflectpb.NewServerReflectionClient(startExample(server))
+	stream, err := client.ServerReflectionInfo(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		err := stream.Send(&reflectpb.ServerReflectionRequest{MessageRequest: new(reflectpb.ServerReflectionRequest_ListServices)})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		fmt.Println(status.Code(err))
+	}
+	// Output:
+	// OK
+	// OK
+	// ResourceExhausted
 }
 
 // A client keeps to the limit of a service: one call in an hour.

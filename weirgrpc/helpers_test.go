@@ -154,6 +154,12 @@ func serve(t testing.TB, s *service, limit *weirgrpc.ServerInterceptor, opts ...
 			return limit.Stream(srv, ss, info, handler)
 		}))
 	healthpb.RegisterHealthServer(server, s)
+	return healthpb.NewHealthClient(dial(t, server, opts...))
+}
+
+// dial starts server in this process, and returns a connection to it.
+func dial(t testing.TB, server *grpc.Server, opts ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
 	l := bufconn.Listen(1 << 16)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
@@ -172,7 +178,7 @@ func serve(t testing.TB, s *service, limit *weirgrpc.ServerInterceptor, opts ...
 			t.Error(err)
 		}
 	})
-	return healthpb.NewHealthClient(conn)
+	return conn
 }
 
 // A callFunc makes a call.

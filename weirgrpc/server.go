@@ -36,8 +36,8 @@ func (s *ServerInterceptor) Unary(ctx context.Context, req any, info *grpc.Unary
 }
 
 // Stream is a [grpc.StreamServerInterceptor]. It decides when a stream opens, and does
-// not count its messages. A lease is held until the stream ends. See the package
-// documentation for its errors.
+// not count its messages: [ServerInterceptor.Messages] does. A lease is held until the
+// stream ends. See the package documentation for its errors.
 func (s *ServerInterceptor) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := call{s: s, ctx: ss.Context(), method: info.FullMethod}
 	err := c.enter(func(md metadata.MD) error {
@@ -63,12 +63,13 @@ type stream struct {
 
 func (s stream) Context() context.Context { return s.ctx }
 
-// A call is a unary call or a stream.
+// A call is a unary call, a stream, or a message of a stream.
 type call struct {
-	s      *ServerInterceptor
-	ctx    context.Context
-	method string
-	req    gate.Request
+	s       *ServerInterceptor
+	ctx     context.Context
+	method  string
+	message bool
+	req     gate.Request
 
 	third   time.Duration // of the lease time; 0 means that no lease is renewed
 	renewed time.Time     // when the last renewal, or the decision, began
@@ -101,6 +102,8 @@ func (c *call) enter(setTrailer func(metadata.MD) error) error {
 	case err != nil:
 		c.req.GiveUp(c.ctx, &res, err, code == codes.Canceled || code == codes.DeadlineExceeded, c.report)
 		return c.fail(code, err)
+	case c.message && c.req.Leased:
+		return c.fail(codes.Internal, errors.Join(errLeased, c.req.Undo(c.ctx)))
 	case !res.Allowed:
 		c.req.GiveUp(c.ctx, &res, nil, false, c.report)
 		return c.deny(&res, each, setTrailer)
@@ -140,6 +143,9 @@ func (c *call) ask() (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if c.message {
+		c.req.ID = "" // other messages can have the same one, and would be free
 	}
 	return c.req.Prepare(c.ctx, "weirgrpc", &c.s.rules, plan)
 }

@@ -18,7 +18,8 @@
 // call themselves. [ClientInterceptor] is the counterpart for clients: it waits for its
 // turn before it sends a call.
 //
-// A stream is limited when it opens. Its messages are not counted.
+// A stream is limited when it opens, and [ServerInterceptor.Messages] limits the messages
+// that clients send on it.
 //
 // # Keys
 //
