@@ -11,6 +11,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/conformance/internal/scripts"
+	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
 )
 
@@ -22,6 +23,11 @@ var (
 // ofHistories reports whether key is one of the check Limiter/Histories.
 func ofHistories(key string) bool {
 	return strings.Contains(key, ":suite:{t}:") || strings.Contains(key, ":suite:{t:")
+}
+
+// ofLanes reports whether c is a decision of the check Limiter/Lanes.
+func ofLanes(c call) bool {
+	return len(c.keys) > 0 && strings.Contains(c.keys[0], ":"+suite.Name+":{lanes")
 }
 
 // limiterMutants decide over several rules in a wrong way, or settle and refund so.
@@ -111,6 +117,17 @@ var limiterMutants = []mutant{
 			return c, note
 		}
 	}})},
+	{"a lane has the limit of the first decision on its key", "Limiter/Lanes", nil, mutation{eval: func(c call) ([]store.Value, error) {
+		if ofLanes(c) {
+			return stale("fixedwindow").eval(c)
+		}
+		return c.right()
+	}}},
+	{"a denied lane consumes a token", "Limiter/Lanes", nil, mutation{after: func(c call, tx store.Tx, reply []store.Value) {
+		if ofLanes(c) && c.s.Name() == "gcra" && reply[0].Int() == 0 {
+			spend(tx)
+		}
+	}}},
 
 	{"a reset of several rules does nothing", "Limiter/Histories", []string{"SlidingBuckets/Reset"}, dels(both(composed, with(".reset")), none)},
 	{"of many rules none is refunded", "Limiter/Histories", []string{"Limiter/"}, keeps(both(refunds, composed), func(store.Tx, int, store.Nums) {})},

@@ -25,6 +25,7 @@ var Checks = []suite.Check{
 	of("Wait", "callers that wait go one at a time, never early, and each calls the store once", checkWait),
 	of("Refused", "a wait that cannot end before the deadline is denied at once, and consumes nothing", checkRefused),
 	of("Cancel", "a wait that is cancelled is refunded", checkCancel),
+	of("Lanes", "a limiter of With whose limit is lower by n denies a request exactly if fewer than n tokens would be left of the whole limit, which can then consume these n, even if another process has that limiter", checkLanes),
 	alone(of("Writes", "a denied request, a Peek, a refund of nothing and a foreign value write nothing to the database, not even an empty row", checkWrites)),
 }
 

@@ -11,17 +11,21 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// nines are algorithms of many kinds, with a limit of 9.
-var nines = []algorithm.Algorithm{
-	algorithm.GCRA{Rate: algorithm.PerHour(9), Burst: 9},
-	algorithm.FixedWindow{Limit: 9, Window: time.Hour},
-	algorithm.SlidingCounter{Limit: 9, Window: time.Hour},
-	algorithm.TokenBucket{Capacity: 9, Refill: algorithm.PerHour(9)},
-	algorithm.SlidingLog{Limit: 9, Window: time.Hour},
-	algorithm.MetadataWindow{Limit: 9, Window: time.Hour},
-	ringOf(4*time.Hour, 9),
-	algorithm.LeakyBucket{Rate: algorithm.PerHour(9), Queue: 8},
-	algorithm.Concurrency{Limit: 9, Lease: time.Hour},
+// kinds returns algorithms of many kinds, with a limit of n.
+func kinds(n int64) []algorithm.Algorithm {
+	return []algorithm.Algorithm{
+		algorithm.GCRA{Rate: algorithm.PerHour(9), Burst: n},
+		algorithm.FixedWindow{Limit: n, Window: time.Hour},
+		algorithm.Calendar{Limit: n, Every: algorithm.Day},
+		algorithm.SlidingCounter{Limit: n, Window: time.Hour},
+		algorithm.TokenBucket{Capacity: n, Refill: algorithm.PerHour(9)},
+		algorithm.TokenBucket{Capacity: n, Refill: algorithm.PerHour(3), AtOnce: true},
+		algorithm.SlidingLog{Limit: n, Window: time.Hour},
+		algorithm.MetadataWindow{Limit: n, Window: time.Hour},
+		ringOf(4*time.Hour, n),
+		algorithm.LeakyBucket{Rate: algorithm.PerHour(9), Queue: n - 1},
+		algorithm.Concurrency{Limit: n, Lease: time.Hour},
+	}
 }
 
 // ringOf returns a SlidingBuckets with one span, of four buckets.
@@ -35,7 +39,7 @@ func checkWrites(t *decisions.T) {
 	t.Writes() // or the check is skipped
 	c := decisions.NewClock()
 	gate := weir.Rule{Name: "gate", Algorithm: algorithm.FixedWindow{Limit: 1, Window: time.Hour}}
-	for i, a := range nines {
+	for i, a := range kinds(9) {
 		name := "writes" + strconv.Itoa(i)
 		t.Leases = t.KindOf(a).Leases
 		own, first, last := t.Limiter(c, decisions.One(a)), t.Limiter(c, decisions.One(a), gate), t.Limiter(c, gate, decisions.One(a))
