@@ -35,6 +35,7 @@ var questions = []struct {
 	{"Does it run on 32-bit platforms?", []string{"docs/versioning.md"}, "32-bit"},
 	{"How do I reset one caller?", []string{"docs/guide/operate.md"}, "weir reset "},
 	{"Can it limit the tokens and the money of an LLM?", []string{"docs/guide/README.md", "docs/guide/llm.md"}, "weirhttp.Settle("},
+	{"Can it limit the jobs of River or asynq?", []string{"docs/guide/README.md", "docs/guide/jobs.md"}, "river.JobSnooze("},
 	{"Is a retry free?", []string{"docs/guide/README.md", "docs/guide/idempotency.md"}, "makes a retry free of charge"},
 }
 
