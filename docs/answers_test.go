@@ -36,6 +36,7 @@ var questions = []struct {
 	{"How do I reset one caller?", []string{"docs/guide/operate.md"}, "weir reset "},
 	{"Can it limit the tokens and the money of an LLM?", []string{"docs/guide/README.md", "docs/guide/llm.md"}, "weirhttp.Settle("},
 	{"How do I limit the messages of a WebSocket?", []string{"docs/guide/README.md", "docs/guide/connections.md"}, "## Server-sent events"},
+	{"Can it limit the jobs of River or asynq?", []string{"docs/guide/README.md", "docs/guide/jobs.md"}, "river.JobSnooze("},
 	{"Is a retry free?", []string{"docs/guide/README.md", "docs/guide/idempotency.md"}, "makes a retry free of charge"},
 }
 
