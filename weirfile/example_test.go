@@ -20,7 +20,7 @@ policies:
       pro:
         user: {limit: 5000}
     overrides:
-      - key: [acme, bob]
+      - match: {tenant: acme, user: bob}
         rules:
           user: {limit: 20000}
 `

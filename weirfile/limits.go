@@ -82,10 +82,10 @@ func (l *Limits) wrap(policy string) []weir.Wrapper {
 	return list
 }
 
-// For returns the limiter for a request, with the limits of the key's override if there
-// is one, and otherwise of the plan, or of the policy itself if plan is "". Call For for
-// every request: each limiter is made once and kept, and the file can change, so do not
-// keep the limiter for longer than a request.
+// For returns the limiter for a request, with the limits of the plan, or of the policy
+// itself if plan is "", and those of the key's overrides. Call For for every request: each
+// limiter is made once and kept, and the file can change, so do not keep the limiter for
+// longer than a request.
 //
 // The error is [ErrUnknown] if the file has no such policy, or the policy no such plan.
 // With [Options].Override, it is [weir.ErrInvalidKey] if the key has a wrong number of
@@ -93,6 +93,30 @@ func (l *Limits) wrap(policy string) []weir.Wrapper {
 func (l *Limits) For(ctx context.Context, policy, plan string, key weir.Key) (*weir.Limiter, error) {
 	lim, _, err := l.find(ctx, policy, plan, &key)
 	return lim, err
+}
+
+// Policy returns the limiter with the limits of the policy itself, for weirhttp.New or
+// admin.New, which need one beside [Limits.For]. It does not change with the file. The error
+// is [ErrUnknown] if the file has no such policy.
+func (l *Limits) Policy(name string) (*weir.Limiter, error) {
+	_, b, err := l.policy(name)
+	if err != nil {
+		return nil, err
+	}
+	return b.base.lim, nil
+}
+
+// policy returns the file in use, and its policy with the name.
+func (l *Limits) policy(name string) (*File, *bound, error) {
+	g := l.generationInUse()
+	if g == nil {
+		return nil, nil, errNoLimits
+	}
+	b := g.policies[name]
+	if b == nil {
+		return nil, nil, unknown("policy", name, g.file.name, g.file.policyNames())
+	}
+	return g.file, b, nil
 }
 
 // ErrUnknown means that the file has no policy, or the policy no plan, with the given
@@ -103,8 +127,9 @@ var ErrUnknown = errors.New("weirfile: unknown name")
 type Source struct {
 	Policy   string
 	Plan     string // of the override, or of the request; "" means the policy itself
-	Override bool   // the key has an override
+	Override bool   // the key has an override, of which the others describe the most specific
 	Asked    bool   // the override is a result of Options.Override
+	Access   Access // the caller is unlimited or blocked
 	File     string
 	Line     int // of the override, the plan or the policy; 0 if Asked
 }
@@ -119,6 +144,9 @@ func (s Source) String() string {
 		text = "override"
 	case s.Plan != "":
 		text = "plan " + s.Plan
+	}
+	if s.Access != Limited {
+		text += ", " + string(s.Access)
 	}
 	if s.Asked {
 		return text + " (from Options.Override)"
@@ -151,38 +179,72 @@ var errNoLimits = errors.New("weirfile: the Limits are nil or a zero value: make
 
 // find returns the limiter of a request, and where it comes from.
 func (l *Limits) find(ctx context.Context, policy, plan string, key *weir.Key) (*weir.Limiter, Source, error) {
-	g := l.generationInUse()
-	if g == nil {
-		return nil, Source{}, errNoLimits
+	f, b, err := l.policy(policy)
+	if err != nil {
+		return nil, Source{}, err
 	}
-	b := g.policies[policy]
-	if b == nil {
-		return nil, Source{}, unknown("policy", policy, g.file.name, g.file.policyNames())
-	}
-	lim, s := b.lim, Source{Policy: policy, Plan: plan, File: g.file.name, Line: b.at.line}
+	now, s := b.base, Source{Policy: policy, Plan: plan, File: f.name, Line: b.at.line}
 	if plan != "" {
 		p := b.byPlan[plan]
 		if p == nil {
 			return nil, Source{}, unknownPlan(b.Policy, plan)
 		}
-		lim, s.Line = p.lim, p.plan.at.line
+		now, s.Line = p.limits, p.plan.at.line
 	}
-	if o := b.byKey[*key]; o != nil {
-		s.Plan, s.Override, s.Line = o.override.Plan, true, o.override.at.line
-		return o.lim, s, nil
-	}
-	if l.asked == nil {
-		return lim, s, nil
-	}
-	found, err := l.ask(ctx, b, key)
+	err = l.override(ctx, b, key, func(c *change, o *Override, line int) (err error) {
+		now, err = c.on(b, now)
+		s.Override, s.Asked, s.Line = true, line == 0, line
+		if o.Plan != "" {
+			s.Plan = o.Plan
+		}
+		return err
+	})
 	if err != nil {
 		return nil, Source{}, err
 	}
-	if found.lim != nil {
-		s.Plan, s.Override, s.Asked, s.Line = found.override.Plan, true, true, 0
-		return found.lim, s, nil
+	s.Access = now.access
+	return now.lim, s, nil
+}
+
+// override calls each for the overrides of the key, those with the fewest segments first.
+func (l *Limits) override(ctx context.Context, b *bound, key *weir.Key, each func(c *change, o *Override, line int) error) error {
+	var asked *answerState
+	if l.asked != nil {
+		var err error
+		if asked, err = l.ask(ctx, b, key); err != nil {
+			return err
+		}
 	}
-	return lim, s, nil
+	var segments []string
+	for _, m := range b.matches {
+		k := *key
+		if all := len(b.segments()); len(m.segments) < all {
+			if segments == nil {
+				segments = key.Segments()
+			}
+			if len(segments) != all {
+				continue // it has no override
+			}
+			k = part(segments, m.segments)
+		}
+		o := m.overrides[k]
+		if o == nil {
+			continue
+		}
+		if asked != nil && asked.change != nil && len(m.segments) >= asked.named {
+			if err := each(asked.change, &asked.override, 0); err != nil {
+				return err
+			}
+			asked = nil
+		}
+		if err := each(o.change, o.override, o.override.at.line); err != nil {
+			return err
+		}
+	}
+	if asked != nil && asked.change != nil {
+		return each(asked.change, &asked.override, 0)
+	}
+	return nil
 }
 
 func unknown(what, name, where string, known []string) error {

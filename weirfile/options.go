@@ -30,7 +30,7 @@ type Options struct {
 	Algorithms map[string]algorithm.Algorithm
 
 	// Override returns the override of a key, for example from a database. found is false
-	// if the key has none. For asks it about keys that have no override in the file, and
+	// if the key has none. If the file has an override with the same segments, that wins. For
 	// keeps the result for OverrideAge. Several goroutines can call it at once, but never
 	// for the same key. Other requests use its last result, or wait for the first until
 	// their contexts end.

@@ -18,9 +18,9 @@
 //	      pro:
 //	        user: {limit: 5000}
 //	    overrides:
-//	      - key: [acme, ann]
+//	      - match: {tenant: acme, user: ann}
 //	        plan: pro
-//	      - key: [acme, bob]
+//	      - match: {tenant: acme, user: bob}
 //	        rules:
 //	          user: {limit: 20000}
 //
