@@ -340,6 +340,17 @@ func TestList(t *testing.T) {
 	if c := ranking.Callers; len(c) != 2 || c[0].Used != 3 || c[0].Limit != 4 || c[1].Used != 60 {
 		t.Errorf("got %+v", ranking)
 	}
+	// An override of a secret tenant holds for its rule, and for those of its users.
+	file = d.file("tenant: {by: [tenant], algorithm: fixed window, limit: 100, window: 1h}, user: {algorithm: fixed window, limit: 50, window: 1h}",
+		", secret: [tenant], overrides: [{match: {tenant: omega}, rules: {tenant: {limit: 6}, user: {limit: 4}}}]")
+	d.allow(file, "api", 3, "omega", "ann")
+	hash := fmt.Sprintf("%%sha256=%x", sha256.Sum256([]byte("omega")))
+	ranking = explain.Ranking{}
+	d.reads(exitOK, &ranking, "list -o json "+file+" api "+hash)
+	if c := ranking.Callers; len(c) != 2 || c[0].Rule != "user" || c[0].Limit != 4 || c[1].Limit != 6 {
+		t.Errorf("got %+v", ranking)
+	}
+	d.want(exitOK, "\"user\": 1 of 4 tokens left", "explain -short "+file+" api "+hash+" ann")
 }
 
 // TestListAgain shows that -every replaces the list, survives an outage, and ends on Ctrl-C.
