@@ -18,6 +18,9 @@
 //	      pro:
 //	        user: {limit: 5000}
 //	    overrides:
+//	      - match: {tenant: acme}
+//	        rules:
+//	          tenant: {capacity: 500}
 //	      - match: {tenant: acme, user: ann}
 //	        plan: pro
 //	      - match: {tenant: acme, user: bob}
