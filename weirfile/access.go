@@ -26,13 +26,8 @@ const (
 	Blocked   Access = "blocked"   // every new request is denied, and can never be allowed
 )
 
-// words returns a as a file has it.
-func (a Access) words() string {
-	if a == Limited {
-		return "limited by the rules"
-	}
-	return string(a) + ": true"
-}
+// inFile has what a file says, in words.
+var inFile = map[Access]string{Limited: "limited by the rules", Unlimited: "unlimited: true", Blocked: "blocked: true"}
 
 // access reads the field name, if it is one of an Access, into to.
 func (r *reader) access(name string, n *yaml.Node, what string, to *Access) bool {
@@ -67,15 +62,12 @@ func (d *door) Unwrap() weir.Decider { return d.next }
 // Decide implements [weir.Decider].
 func (d *door) Decide(ctx context.Context, r weir.Request, each []weir.Result) (res weir.Result, err error) {
 	open := d.access == Unlimited
-	switch r.Op {
-	case weir.Consume, weir.TakeUpTo, weir.Peek:
-	case weir.Force:
-		if !open {
-			return d.next.Decide(ctx, r, each)
-		}
-	default:
-		if res, err = d.next.Decide(ctx, r, each); open && err == nil {
-			ended(&r, &res)
+	if asks := r.Op == weir.Consume || r.Op == weir.TakeUpTo || r.Op == weir.Peek || r.Op == weir.Force && open; !asks {
+		res, err = d.next.Decide(ctx, r, each)
+		found := r.Op != weir.Renew && (res.Allowed || res.Replayed || res.Rule != "")
+		if open && err == nil && !found && r.Op <= weir.Finish { // the decision may have been made here
+			res.Allowed, res.Replayed = true, r.Op == weir.Finish
+			res.Granted, _ = r.Actual.Cost()
 		}
 		return res, err
 	}
@@ -83,25 +75,13 @@ func (d *door) Decide(ctx context.Context, r weir.Request, each []weir.Result) (
 		return res, err
 	}
 	clear(each)
-	res = weir.Result{Type: weir.PauseRule, Rule: string(d.access), Delay: weir.Never, RetryAfter: weir.Never, ResetAfter: weir.Never}
-	if open {
-		res = weir.Result{Allowed: true, Type: weir.PauseRule, Rule: string(d.access), Limit: algorithm.MaxTokens, Remaining: algorithm.MaxTokens}
-		if r.Op != weir.Peek {
-			res.Granted = max(r.Cost, 1)
-		}
+	if res.Type, res.Rule = weir.PauseRule, string(d.access); !open {
+		res.Delay, res.RetryAfter, res.ResetAfter = weir.Never, weir.Never, weir.Never
+		return res, nil
+	}
+	res.Allowed, res.Limit, res.Remaining = true, algorithm.MaxTokens, algorithm.MaxTokens
+	if r.Op != weir.Peek {
+		res.Granted = max(r.Cost, 1)
 	}
 	return res, nil
-}
-
-// ended sets the answer to a request that ends or renews a decision of an unlimited caller,
-// which the store does not know, to that of one that it knows.
-func ended(r *weir.Request, res *weir.Result) {
-	switch found := res.Allowed || res.Replayed || res.Rule != ""; {
-	case r.Op == weir.Renew:
-		res.Allowed = true
-	case found || r.Op > weir.Finish: // Pause, Resume and Reset are about the key
-	default:
-		res.Allowed, res.Replayed = true, r.Op == weir.Finish
-		res.Granted, _ = r.Actual.Cost()
-	}
 }

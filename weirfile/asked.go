@@ -64,7 +64,6 @@ type answerState struct {
 	until    time.Time // when the function is called again
 	of       *bound    // the policy that change is of
 	change   *change   // nil if the key has no override
-	named    int       // how many segments the override names
 }
 
 func newAnswers(o *Options) *answers {
@@ -188,17 +187,16 @@ func (l *Limits) bindAnswer(s answerState, b *bound) *answerState {
 
 // bind sets what the override changes of s.of. key is the one that it must match, or nil.
 func (s *answerState) bind(key *weir.Key) error {
-	list := s.of.named(&s.override)
-	if o := &s.override; key != nil && o.Key != (weir.Key{}) && part(key.Segments(), list) != o.Key {
+	if o := &s.override; key != nil && o.Key != (weir.Key{}) && part(key.Segments(), s.of.named(o)) != o.Key {
 		return errors.New("the Key of the result does not match the key: leave it zero, or leave segments empty that can be any")
 	}
 	c, err := s.of.change(&s.override)
 	if err == nil {
-		c.steps = newSteps()
+		c.asked = true
 		_, err = c.on(s.of, s.of.base)
 	}
 	if err == nil {
-		s.change, s.named = c, len(list)
+		s.change = c
 	}
 	return err
 }

@@ -15,13 +15,8 @@ type bound struct {
 	*Policy
 	base    *limits
 	ones    weir.Costs // 1 of each unit
-	byPlan  map[string]*planLimits
+	byPlan  map[string]*limits
 	matches []*match // those with the fewest segments first
-}
-
-type planLimits struct {
-	*limits
-	plan *Plan
 }
 
 // limitsOf are the limits of an override, of which many can have the same.
@@ -44,7 +39,7 @@ func (p *Policy) limiter(st store.Store, opts *weir.Options) (*weir.Limiter, err
 
 // bind makes the limiters of p. It reports errors to r.
 func (r *reader) bind(p *Policy, st store.Store, opts *weir.Options, wrap []weir.Wrapper) *bound {
-	b := &bound{Policy: p, byPlan: make(map[string]*planLimits, len(p.Plans))}
+	b := &bound{Policy: p, byPlan: make(map[string]*limits, len(p.Plans))}
 	lim, err := p.limiter(st, opts)
 	if err == nil && len(wrap) > 0 {
 		lim, err = lim.Wrap(wrap...)
@@ -54,8 +49,7 @@ func (r *reader) bind(p *Policy, st store.Store, opts *weir.Options, wrap []weir
 		r.failIs(err, at, "policy %q: %s", p.Name, text)
 		return nil
 	}
-	kept := newSteps()
-	b.base, b.ones = &limits{lim: lim, steps: kept}, gate.Each(lim, 1)
+	b.base, b.ones = &limits{lim: lim}, gate.Each(lim, 1)
 	for i := range p.Plans {
 		plan := &p.Plans[i]
 		lim, err := b.with(plan.Rules, plan.Access)
@@ -64,7 +58,7 @@ func (r *reader) bind(p *Policy, st store.Store, opts *weir.Options, wrap []weir
 			r.failIs(err, at, "plan %q: %s", plan.Name, text)
 			continue
 		}
-		b.byPlan[plan.Name] = &planLimits{&limits{lim: lim, rules: plan.Rules, access: plan.Access, steps: kept}, plan}
+		b.byPlan[plan.Name] = &limits{lim: lim, rules: plan.Rules, access: plan.Access, line: plan.at.line}
 	}
 	known := map[limitsOf]*change{}
 	for i := range p.Overrides {
@@ -85,13 +79,10 @@ func (r *reader) bind(p *Policy, st store.Store, opts *weir.Options, wrap []weir
 			if err != nil {
 				text, at := explain(err, o.at, o.Rules, o.rules)
 				r.failIs(err, at, "the override: %s", text)
-				c = nil
 			}
 			known[same] = c
 		}
-		if c != nil {
-			b.add(o, c)
-		}
+		b.add(o, c)
 	}
 	r.ambiguous(b)
 	return b

@@ -200,12 +200,9 @@ func (d *differ) overrides(old, p *Policy) {
 	}
 }
 
-// effective returns what an override sets.
+// effective returns what an override of a valid file sets, or no override.
 func (p *Policy) effective(o *Override) *change {
-	c, err := p.change(o)
-	if err != nil { // o is empty, as the file is valid
-		return &change{}
-	}
+	c, _ := p.change(o)
 	return c
 }
 
@@ -214,7 +211,7 @@ func (p *Policy) effective(o *Override) *change {
 func (d *differ) limits(c Change, old, p *Policy, before, after *change) {
 	if before.access != after.access {
 		c := c
-		c.Effect, c.From, c.To, c.Text = Kept, before.access.words(), after.access.words(), "the state stays"
+		c.Effect, c.From, c.To, c.Text = Kept, inFile[before.access], inFile[after.access], "the state stays"
 		d.add(c)
 	}
 	for _, rule := range p.Rules {

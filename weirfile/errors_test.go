@@ -179,7 +179,7 @@ func TestMistakes(t *testing.T) {
 		{ann, "{tenant: acme, host: x}", `25:31 match has a segment that the policy lacks: it must be tenant or user`},
 		{ann, `{tenant: acme, user: ""}`, `25:37 match: user is empty: it must have at least 1 byte`},
 		{ann, `{tenant: acme, user: "*"}`, `25:37 match: user is "*": leave the segment out, so that any matches`},
-		{ann, "{tenant: acme, user: ~}", `25:37 match: user is empty: it must be a text`},
+		{ann, "{tenant: acme, user: ~}", `25:37 a value of match is empty: it must be a text`},
 		{ann, "{tenant: acme, user: bob}", `27:16 two overrides have this match: the first is on line 25`},
 		{"user: {limit: 20000}", "user: {limit: x}", `29:25 the override: rule "user": limit is "x": it must be a whole number, written in digits`},
 		{"user: {limit: 20000}", "user: {limit: 3}", `29:11 the override: rule "user": cost is 5: it must be at most 3, the limit`},

@@ -55,16 +55,15 @@ type Plan struct {
 }
 
 // An Override sets limits of the callers that it matches. It sets only rules whose By has
-// all segments that it names, so it never changes a limit that other callers share. For each
-// rule, the override that names the most segments wins. Other rules have the limits of the
-// plan that a request names.
+// all its segments, so it never changes a limit that other callers share. For each rule, the
+// override with the most segments wins. Other rules have the limits of the requested plan.
 type Override struct {
 	// Key has the segments of the callers. An empty segment matches any. A function of
 	// Options.Override can leave it zero, which means the whole key.
 	Key weir.Key
 
-	// Plan is the name of a plan of the policy, whose limits the override sets. Where the
-	// plan has no limit, it sets that of the policy. "" means no plan.
+	// Plan is the name of a plan, whose limits the override sets, and those of the policy
+	// for rules that the plan leaves out. "" means no plan.
 	Plan string
 
 	// Rules has the rules that differ from the plan's, or are set without a plan. It is
@@ -133,13 +132,6 @@ func (f *File) Warnings() error {
 		r.budgets(p, p.Rules, p.rules)
 		for i := range p.Plans {
 			r.budgets(p, p.Plans[i].Rules, p.Plans[i].rules)
-		}
-		seen := map[*weir.Rule]bool{} // overrides with the same text share their rules
-		for i := range p.Overrides {
-			if o := &p.Overrides[i]; len(o.Rules) > 0 && !seen[&o.Rules[0]] {
-				seen[&o.Rules[0]] = true
-				r.budgets(p, o.Rules, o.rules)
-			}
 		}
 	}
 	return r.err()

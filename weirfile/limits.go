@@ -1,6 +1,7 @@
 package weirfile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,66 +186,34 @@ func (l *Limits) find(ctx context.Context, policy, plan string, key *weir.Key) (
 	}
 	now, s := b.base, Source{Policy: policy, Plan: plan, File: f.name, Line: b.at.line}
 	if plan != "" {
-		p := b.byPlan[plan]
-		if p == nil {
+		if now = b.byPlan[plan]; now == nil {
 			return nil, Source{}, unknownPlan(b.Policy, plan)
 		}
-		now, s.Line = p.limits, p.plan.at.line
+		s.Line = now.line
 	}
-	err = l.override(ctx, b, key, func(c *change, o *Override, line int) (err error) {
-		now, err = c.on(b, now)
-		s.Override, s.Asked, s.Line = true, line == 0, line
-		if o.Plan != "" {
-			s.Plan = o.Plan
+	set := func(c *change, o *Override, line int) {
+		if c != nil && err == nil {
+			now, err = c.on(b, now)
+			s.Plan, s.Override, s.Asked, s.Line = cmp.Or(o.Plan, s.Plan), true, line == 0, line
 		}
-		return err
-	})
+	}
+	if l.asked != nil {
+		found, err := l.ask(ctx, b, key)
+		if err != nil {
+			return nil, Source{}, err
+		}
+		set(found.change, &found.override, 0)
+	}
+	for _, m := range b.matches {
+		if o := m.of(key, len(b.segments())); o != nil {
+			set(o.change, o.override, o.override.at.line)
+		}
+	}
 	if err != nil {
 		return nil, Source{}, err
 	}
 	s.Access = now.access
 	return now.lim, s, nil
-}
-
-// override calls each for the overrides of the key, those with the fewest segments first.
-func (l *Limits) override(ctx context.Context, b *bound, key *weir.Key, each func(c *change, o *Override, line int) error) error {
-	var asked *answerState
-	if l.asked != nil {
-		var err error
-		if asked, err = l.ask(ctx, b, key); err != nil {
-			return err
-		}
-	}
-	var segments []string
-	for _, m := range b.matches {
-		k := *key
-		if all := len(b.segments()); len(m.segments) < all {
-			if segments == nil {
-				segments = key.Segments()
-			}
-			if len(segments) != all {
-				continue // it has no override
-			}
-			k = part(segments, m.segments)
-		}
-		o := m.overrides[k]
-		if o == nil {
-			continue
-		}
-		if asked != nil && asked.change != nil && len(m.segments) >= asked.named {
-			if err := each(asked.change, &asked.override, 0); err != nil {
-				return err
-			}
-			asked = nil
-		}
-		if err := each(o.change, o.override, o.override.at.line); err != nil {
-			return err
-		}
-	}
-	if asked != nil && asked.change != nil {
-		return each(asked.change, &asked.override, 0)
-	}
-	return nil
 }
 
 func unknown(what, name, where string, known []string) error {

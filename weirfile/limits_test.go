@@ -99,7 +99,6 @@ func TestWarnings(t *testing.T) {
 		{"algorithm: leaky bucket, rate: 1 per 1h, queue: 9, unit: cents", "", ""},
 		{"algorithm: fixed window, limit: 5, window: 30d, unit: cents", "", ""},
 		{calm + ", unit: cents", ", plans: {big: {r: {capacity: 36000}}}", "1:161 36000 in 1h"},
-		{calm + ", unit: cents", ", overrides: [{match: {key: a}, rules: {r: {capacity: 72000}}}, {match: {key: b}, rules: {r: {capacity: 72000}}}]", "1:185 72000 in 2h"},
 	} {
 		f := parse(t, "policies: {api: {units: [microcents, cents, input, USD], rules: {r: {"+c.rule+"}}"+c.more+"}}\n", nil)
 		var got []string

@@ -75,16 +75,15 @@ func (r *reader) match(n *yaml.Node, p *Policy, key *weir.Key) bool {
 	list := make([]string, len(names))
 	r.pairs(n, "match", func(name string, at, value *yaml.Node) {
 		i := slices.Index(names, name)
-		if i < 0 {
+		switch text, ok := r.text(value, "a value of match"); {
+		case i < 0:
 			r.fail(placeOf(at), "match has a segment that the policy lacks: %s", suggest(name, names))
-			return
-		}
-		text, ok := r.text(value, "match: "+name)
-		switch list[i] = text; {
 		case ok && text == "":
 			r.fail(placeOf(value), "match: %s is empty: it must have at least 1 byte", name)
 		case text == "*":
 			r.fail(placeOf(value), "match: %s is \"*\": leave the segment out, so that any matches", name)
+		default:
+			list[i] = text
 		}
 	})
 	*key = weir.KeyOf(list...)
@@ -105,7 +104,8 @@ type change struct {
 	rules  []weir.Rule
 	sets   bool // access is set
 	access Access
-	steps  *steps // of a result of Options.Override, which does not last; otherwise nil
+	asked  bool     // it is a result of Options.Override, and keeps what it makes
+	made   sync.Map // of *limits by *limits, if asked
 }
 
 // limits are the limiter of a policy with other limits.
@@ -113,20 +113,8 @@ type limits struct {
 	lim    *weir.Limiter
 	rules  []weir.Rule
 	access Access
-	steps  *steps // keeps what changes make of these limits
-}
-
-// steps keeps the limits that changes have made.
-type steps struct {
-	mu   sync.RWMutex
-	made map[step]*limits
-}
-
-func newSteps() *steps { return &steps{made: map[step]*limits{}} }
-
-type step struct {
-	from *limits
-	by   *change
+	line   int      // of a plan
+	made   sync.Map // what changes make of these limits: of *limits by *change
 }
 
 // named returns the indices of the segments that the override names.
@@ -153,23 +141,21 @@ func (p *Policy) change(o *Override) (*change, error) {
 	}
 	for _, rule := range o.Rules {
 		if own := p.rule(rule.Name); own != nil && !identifies(own.By) {
-			return nil, fmt.Errorf("rule %q counts all callers with the same %s together, so it cannot be set for some of them: match only %s", rule.Name, strings.Join(own.By, " and "), example(own.By))
+			return c, fmt.Errorf("rule %q counts all callers with the same %s together, so it cannot be set for some of them: match only %s", rule.Name, strings.Join(own.By, " and "), example(own.By))
 		}
 	}
 	if plan := p.plan(o.Plan); plan != nil {
-		if plan.Access != Limited {
-			c.access = plan.Access
-		}
+		c.access = cmp.Or(o.Access, plan.Access)
 		for _, own := range p.Rules {
 			if rule, _ := among(plan.Rules, own); identifies(own.By) {
 				c.rules = merge(c.rules, []weir.Rule{rule})
 			}
 		}
 	} else if o.Plan != "" {
-		return nil, unknownPlan(p, o.Plan)
+		return c, unknownPlan(p, o.Plan)
 	}
 	if len(c.rules) == 0 && c.access == Limited {
-		return nil, fmt.Errorf("it sets no limit: it must set a rule by the segments that it names, which are %s", strings.Join(names, " and "))
+		return c, fmt.Errorf("it sets no limit: it must set a rule by the segments that it names, which are %s", strings.Join(names, " and "))
 	}
 	return c, nil
 }
@@ -187,28 +173,22 @@ func merge(rules, more []weir.Rule) []weir.Rule {
 
 // on returns the limits of b that c makes of l.
 func (c *change) on(b *bound, l *limits) (*limits, error) {
-	kept := cmp.Or(c.steps, l.steps)
-	kept.mu.RLock()
-	made := kept.made[step{l, c}]
-	kept.mu.RUnlock()
-	if made != nil {
-		return made, nil
+	kept, by := &l.made, any(c)
+	if c.asked {
+		kept, by = &c.made, any(l)
 	}
-	made = &limits{rules: merge(c.rules, l.rules), access: l.access, steps: kept}
+	if made, ok := kept.Load(by); ok {
+		return made.(*limits), nil
+	}
+	made, err := &limits{rules: merge(c.rules, l.rules), access: l.access}, error(nil)
 	if c.sets {
 		made.access = c.access
 	}
-	var err error
 	if made.lim, err = b.with(made.rules, made.access); err != nil {
 		return nil, err
 	}
-	kept.mu.Lock()
-	defer kept.mu.Unlock()
-	if first := kept.made[step{l, c}]; first != nil {
-		return first, nil
-	}
-	kept.made[step{l, c}] = made
-	return made, nil
+	first, _ := kept.LoadOrStore(by, made)
+	return first.(*limits), nil
 }
 
 // with returns the limiter of b with other limits.
@@ -254,35 +234,37 @@ func (b *bound) add(o *Override, c *change) {
 	b.matches[i].overrides[o.Key] = &overrideLimits{c, o}
 }
 
+// of returns the override of the key of a policy with that many segments, or nil.
+func (m *match) of(key *weir.Key, segments int) *overrideLimits {
+	if len(m.segments) == segments {
+		return m.overrides[*key]
+	}
+	if given := key.Segments(); len(given) == segments {
+		return m.overrides[part(given, m.segments)]
+	}
+	return nil
+}
+
 // ambiguous reports overrides with equally many segments that set one rule of a key.
 func (r *reader) ambiguous(b *bound) {
-	type set struct {
-		key  weir.Key // the segments that both name
-		rule string   // "" for the access
+	type setting struct {
+		shared weir.Key // the segments that both name
+		rule   string   // "" for the access
 	}
 	for i, m := range b.matches {
 		for _, other := range b.matches[i+1:] {
-			if len(other.segments) != len(m.segments) {
+			if len(other.segments) > len(m.segments) {
 				break
 			}
-			var both []int
-			for _, n := range m.segments {
-				if slices.Contains(other.segments, n) {
-					both = append(both, n)
-				}
-			}
-			first := map[set]*Override{}
+			both := slices.DeleteFunc(slices.Clone(m.segments), func(n int) bool { return !slices.Contains(other.segments, n) })
+			first := map[setting]*Override{}
 			for _, list := range []*match{m, other} {
 				for key, o := range list.overrides {
-					rules := o.rules
-					if o.sets {
-						rules = append(slices.Clone(rules), weir.Rule{})
-					}
-					for _, rule := range rules {
-						s := set{part(key.Segments(), both), rule.Name}
-						if list == m {
-							first[s] = o.override
-						} else if was := first[s]; was != nil {
+					for _, name := range o.settings() {
+						one := setting{part(key.Segments(), both), name}
+						if was := first[one]; list == m {
+							first[one] = o.override
+						} else if was != nil {
 							r.fail(o.override.at, "the override and that on line %d can match one key, and set the same with equally many segments: let both name the same segments", was.at.line)
 							break
 						}
@@ -291,4 +273,13 @@ func (r *reader) ambiguous(b *bound) {
 			}
 		}
 	}
+}
+
+// settings returns the names of the rules that c sets, and "" if it sets the access.
+func (c *change) settings() []string {
+	names := namesOf(c.rules, func(r weir.Rule) string { return r.Name })
+	if c.sets {
+		names = append(names, "")
+	}
+	return names
 }
