@@ -128,7 +128,7 @@ var ErrUnknown = errors.New("weirfile: unknown name")
 type Source struct {
 	Policy   string
 	Plan     string // of the override, or of the request; "" means the policy itself
-	Override bool   // the key has an override, of which the others describe the most specific
+	Override bool   // the key has an override; Line is that of the one with the most segments
 	Asked    bool   // the override is a result of Options.Override
 	Access   Access // the caller is unlimited or blocked
 	File     string

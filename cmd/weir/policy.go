@@ -39,6 +39,7 @@ type subject struct {
 	policy weirfile.Policy
 	base   *weir.Limiter // with the limits of the flag -plan
 	key    []string
+	known  map[hashedSegment]string // those of overrides, in clear: see inClear
 
 	// Of a whole key:
 	caller weir.Key
@@ -160,18 +161,30 @@ func (s *subject) find(ctx context.Context, f *policyFlags, server *server, whol
 	return err
 }
 
+// A hashedSegment is a segment of the policy, and its hash.
+type hashedSegment struct {
+	index int
+	hash  string
+}
+
 // inClear returns k with the segments in clear that overrides match. A file has them in clear, and
 // the store only the hash of a secret or long one. k can have empty segments.
 func (s *subject) inClear(k weir.Key) weir.Key {
+	if s.known == nil {
+		s.known = map[hashedSegment]string{}
+		for _, o := range s.policy.Overrides {
+			for i, own := range o.Key.Segments() {
+				if own != "" && (len(own) > weir.MaxSegment || slices.Contains(s.policy.Secret, s.policy.Segments[i])) {
+					s.known[hashedSegment{i, string(storekey.AppendHash(nil, own))}] = own
+				}
+			}
+		}
+	}
 	list := k.Segments()
 	for i, given := range list {
 		list[i] = storekey.Typed(given, k.Hashed(i))
-		for _, o := range s.policy.Overrides {
-			own := o.Key.Segments()[i]
-			hidden := len(own) > weir.MaxSegment || slices.Contains(s.policy.Secret, s.policy.Segments[i])
-			if own != "" && hidden && k.Hashed(i) && given == string(storekey.AppendHash(nil, own)) {
-				list[i] = storekey.Typed(own, false)
-			}
+		if own, ok := s.known[hashedSegment{i, given}]; ok && k.Hashed(i) {
+			list[i] = storekey.Typed(own, false)
 		}
 	}
 	return weir.HashedKeyOf(list...)
