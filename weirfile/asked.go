@@ -61,9 +61,9 @@ type answer struct {
 type answerState struct {
 	override Override
 	found    bool
-	until    time.Time     // when the function is called again
-	of       *bound        // the policy that lim is of
-	lim      *weir.Limiter // nil if the key has no override
+	until    time.Time // when the function is called again
+	of       *bound    // the policy that change is of
+	change   *change   // nil if the key has no override
 }
 
 func newAnswers(o *Options) *answers {
@@ -107,7 +107,7 @@ func (a *answers) get(policy string, key *weir.Key) *answer {
 // ask returns what is known about the override of a key. It calls Options.Override if the
 // result is missing or too old.
 func (l *Limits) ask(ctx context.Context, b *bound, key *weir.Key) (*answerState, error) {
-	if err := b.lim.Check(weir.Request{Key: *key, Op: weir.Peek, Costs: b.ones}, nil); err != nil {
+	if err := b.base.lim.Check(weir.Request{Key: *key, Op: weir.Peek, Costs: b.ones}, nil); err != nil {
 		return nil, err
 	}
 	a := l.asked.get(b.Name, key)
@@ -140,16 +140,16 @@ func (l *Limits) ask(ctx context.Context, b *bound, key *weir.Key) (*answerState
 // call calls Options.Override, keeps the result, and ends asking.
 func (l *Limits) call(ctx context.Context, a *answer, b *bound, key *weir.Key) (s *answerState) {
 	o, found, err := Override{}, false, errors.New("it panicked")
-	defer func() { s = l.keep(ctx, a, b, o, found, err) }() // even after a panic
+	defer func() { s = l.keep(ctx, a, b, key, o, found, err) }() // even after a panic
 	o, found, err = l.options.Override(ctx, b.Name, *key)
 	return s
 }
 
 // keep keeps a result of Options.Override.
-func (l *Limits) keep(ctx context.Context, a *answer, b *bound, o Override, found bool, err error) *answerState {
+func (l *Limits) keep(ctx context.Context, a *answer, b *bound, key *weir.Key, o Override, found bool, err error) *answerState {
 	s := &answerState{override: o, found: found, until: time.Now().Add(l.asked.age), of: b}
 	if err == nil && found {
-		s.lim, err = b.override(&o)
+		err = s.bind(key)
 	}
 	defer func() {
 		<-a.asking
@@ -176,14 +176,29 @@ func (l *Limits) keep(ctx context.Context, a *answer, b *bound, o Override, foun
 
 // bindAnswer returns s for the policy b, which has replaced that of s.
 func (l *Limits) bindAnswer(s answerState, b *bound) *answerState {
-	s.of, s.lim = b, nil
+	s.of, s.change = b, nil
 	if s.found {
-		var err error
-		if s.lim, err = b.override(&s.override); err != nil {
+		if err := s.bind(nil); err != nil {
 			l.overrideResult(b.Name, err)
 		}
 	}
 	return &s
+}
+
+// bind sets what the override changes of s.of. key is the one that it must match, or nil.
+func (s *answerState) bind(key *weir.Key) error {
+	if o := &s.override; key != nil && o.Key != (weir.Key{}) && part(key.Segments(), s.of.named(o)) != o.Key {
+		return errors.New("the Key of the result does not match the key: leave it zero, or leave segments empty that can be any")
+	}
+	c, err := s.of.change(&s.override)
+	if err == nil {
+		c.asked = true
+		_, err = c.on(s.of, s.of.base)
+	}
+	if err == nil {
+		s.change = c
+	}
+	return err
 }
 
 // overrideResult counts a result of Options.Override.

@@ -34,7 +34,9 @@ func TestOverrideFunction(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		boom := errors.New("boom")
-		a := &asker{next: func(string) (Override, bool, error) { return Override{Plan: "pro"}, true, nil }}
+		a := &asker{next: func(string) (Override, bool, error) {
+			return Override{Key: weir.KeyOf("acme", ""), Plan: "pro"}, true, nil
+		}}
 		var reported []error
 		l := limitsOfText(t, shop, &Options{Override: a.override, OnError: func(err error) { reported = append(reported, err) }})
 		expect := func(user, want string, calls, failures int) {
@@ -44,46 +46,46 @@ func TestOverrideFunction(t *testing.T) {
 			}
 		}
 		const policy, pro = "tenant 100, user 10", "tenant 500, user 50"
-		expect("ann", pro, 0, 0) // in the file
-		expect("dan", pro, 1, 0)
-		expect("dan", pro, 1, 0)
+		expect("ann", pro, 1, 0) // the file has one for the whole key, and the function one for the tenant
+		expect("dan", pro, 2, 0)
+		expect("dan", pro, 2, 0)
 		time.Sleep(time.Minute)
-		expect("dan", pro, 1, 0)
+		expect("dan", pro, 2, 0)
 		// After a minute, the function is called again. If it fails, the last result
 		// stays.
 		a.next = func(string) (Override, bool, error) { return Override{}, false, boom }
 		time.Sleep(time.Nanosecond)
-		expect("dan", pro, 2, 1)
-		expect("dan", pro, 2, 1)
+		expect("dan", pro, 3, 1)
+		expect("dan", pro, 3, 1)
 		if err := l.Status().OverrideErr; !errors.Is(err, boom) {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(time.Second + 1)
-		expect("dan", pro, 3, 2)
+		expect("dan", pro, 4, 2)
 		// Without a last result, the limits are those of the plan or the policy.
-		expect("eve", policy, 4, 3)
-		expect("eve", policy, 4, 3)
+		expect("eve", policy, 5, 3)
+		expect("eve", policy, 5, 3)
 		// An invalid override is an error too.
 		a.next = func(string) (Override, bool, error) { return Override{Plan: "prp"}, true, nil }
 		time.Sleep(time.Second + 1)
-		expect("eve", policy, 5, 4)
+		expect("eve", policy, 6, 4)
 		a.next = func(string) (Override, bool, error) {
 			return Override{Rules: []weir.Rule{{Name: "user", Algorithm: algorithm.FixedWindow{Limit: 3, Window: time.Hour}}}}, true, nil
 		}
 		time.Sleep(time.Second + 1)
-		expect("eve", "tenant 100, user 3", 6, 4)
+		expect("eve", "tenant 100, user 3", 7, 4)
 		if err := l.Status().OverrideErr; err != nil {
 			t.Errorf("got %v", err)
 		}
 		// The key has none any more.
 		a.next = func(string) (Override, bool, error) { return Override{}, false, nil }
 		time.Sleep(time.Minute + 1)
-		expect("eve", policy, 7, 4)
+		expect("eve", policy, 8, 4)
 		if s, err := l.Source(t.Context(), "api", "", weir.KeyOf("acme", "eve")); err != nil || s.Asked {
 			t.Errorf("got %v, %v", s, err)
 		}
 		// It is not asked about a key that no decision accepts.
-		if _, err := l.For(t.Context(), "api", "", weir.KeyOf("acme")); !errors.Is(err, weir.ErrInvalidKey) || len(a.calls) != 7 {
+		if _, err := l.For(t.Context(), "api", "", weir.KeyOf("acme")); !errors.Is(err, weir.ErrInvalidKey) || len(a.calls) != 8 {
 			t.Errorf("got %v after %d calls", err, len(a.calls))
 		}
 	})
@@ -124,7 +126,7 @@ func TestOverrideAtOnce(t *testing.T) {
 			if key.Segments()[1] == "mad" {
 				panic("mad")
 			}
-			return Override{Plan: "pro"}, true, nil
+			return Override{Key: weir.KeyOf("acme", ""), Plan: "pro"}, true, nil
 		}, OnError: func(error) {
 			if calls.Load() > 2 { // the panic: the key can be asked for meanwhile
 				_, _ = l.For(t.Context(), "api", "", weir.KeyOf("acme", "mad"))

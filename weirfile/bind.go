@@ -10,30 +10,21 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A bound is a policy over a store: its limiter, and those of its plans and its
-// overrides.
+// A bound is a policy over a store: its limits, and those of its plans and its overrides.
 type bound struct {
 	*Policy
-	lim    *weir.Limiter
-	ones   weir.Costs // 1 of each unit
-	byPlan map[string]*planLimiter
-	byKey  map[weir.Key]*overrideLimiter
-}
-
-type planLimiter struct {
-	lim  *weir.Limiter
-	plan *Plan
-}
-
-type overrideLimiter struct {
-	lim      *weir.Limiter
-	override *Override
+	base    *limits
+	ones    weir.Costs // 1 of each unit
+	byPlan  map[string]*limits
+	matches []*match // those with the fewest segments first
 }
 
 // limitsOf are the limits of an override, of which many can have the same.
 type limitsOf struct {
-	plan  string
-	rules *weir.Rule // the first
+	plan     string
+	rules    *weir.Rule // the first
+	access   Access
+	segments string
 }
 
 // limiter makes the limiter of p, without wrappers.
@@ -48,7 +39,7 @@ func (p *Policy) limiter(st store.Store, opts *weir.Options) (*weir.Limiter, err
 
 // bind makes the limiters of p. It reports errors to r.
 func (r *reader) bind(p *Policy, st store.Store, opts *weir.Options, wrap []weir.Wrapper) *bound {
-	b := &bound{Policy: p, byPlan: make(map[string]*planLimiter, len(p.Plans)), byKey: make(map[weir.Key]*overrideLimiter, len(p.Overrides))}
+	b := &bound{Policy: p, byPlan: make(map[string]*limits, len(p.Plans))}
 	lim, err := p.limiter(st, opts)
 	if err == nil && len(wrap) > 0 {
 		lim, err = lim.Wrap(wrap...)
@@ -58,59 +49,43 @@ func (r *reader) bind(p *Policy, st store.Store, opts *weir.Options, wrap []weir
 		r.failIs(err, at, "policy %q: %s", p.Name, text)
 		return nil
 	}
-	b.lim, b.ones = lim, gate.Each(lim, 1)
+	b.base, b.ones = &limits{lim: lim}, gate.Each(lim, 1)
 	for i := range p.Plans {
 		plan := &p.Plans[i]
-		lim, err := with(b.lim, plan.Rules)
+		lim, err := b.with(plan.Rules, plan.Access)
 		if err != nil {
 			text, at := explain(err, plan.at, plan.Rules, plan.rules)
 			r.failIs(err, at, "plan %q: %s", plan.Name, text)
 			continue
 		}
-		b.byPlan[plan.Name] = &planLimiter{lim, plan}
+		b.byPlan[plan.Name] = &limits{lim: lim, rules: plan.Rules, access: plan.Access, line: plan.at.line}
 	}
-	known := map[limitsOf]*weir.Limiter{}
+	known := map[limitsOf]*change{}
 	for i := range p.Overrides {
 		o := &p.Overrides[i]
 		if o.Plan != "" && b.byPlan[o.Plan] == nil {
 			continue // it is reported
 		}
-		limits := limitsOf{plan: o.Plan}
+		same := limitsOf{o.Plan, nil, o.Access, fmt.Sprint(p.named(o))}
 		if len(o.Rules) > 0 {
-			limits.rules = &o.Rules[0]
+			same.rules = &o.Rules[0]
 		}
-		lim, ok := known[limits]
+		c, ok := known[same]
 		if !ok {
 			var err error
-			if lim, err = b.override(o); err != nil {
+			if c, err = p.change(o); err == nil {
+				_, err = c.on(b, b.base)
+			}
+			if err != nil {
 				text, at := explain(err, o.at, o.Rules, o.rules)
 				r.failIs(err, at, "the override: %s", text)
 			}
-			known[limits] = lim
+			known[same] = c
 		}
-		b.byKey[o.Key] = &overrideLimiter{lim, o}
+		b.add(o, c)
 	}
+	r.ambiguous(b)
 	return b
-}
-
-// with returns lim with other limits.
-func with(lim *weir.Limiter, rules []weir.Rule) (*weir.Limiter, error) {
-	if len(rules) == 0 {
-		return lim, nil
-	}
-	return lim.With(rules...)
-}
-
-// override returns the limiter of an override.
-func (b *bound) override(o *Override) (*weir.Limiter, error) {
-	if o.Plan == "" {
-		return with(b.lim, o.Rules)
-	}
-	plan := b.byPlan[o.Plan]
-	if plan == nil {
-		return nil, unknownPlan(b.Policy, o.Plan)
-	}
-	return with(plan.lim, o.Rules)
 }
 
 // check binds the policies of f to a store that nobody uses, to find mistakes.

@@ -31,7 +31,7 @@ const fresh = "callers start with a full limit, unless the store still has keys 
 type Change struct {
 	Policy string   `json:"policy"`
 	Plan   string   `json:"plan,omitempty"` // "" for the policy itself, and for an override
-	Key    []string `json:"key,omitempty"`  // of an override; secret segments are "(secret)"
+	Key    []string `json:"key,omitempty"`  // of an override; "(any)" if its match lacks the segment, "(secret)" if it is secret
 	Rule   string   `json:"rule,omitempty"` // "" if the change is about all rules
 	Effect Effect   `json:"effect"`
 	From   string   `json:"from,omitempty"` // the limit in the words of a file, or the segments or units; "" if there was none
@@ -169,7 +169,7 @@ func (d *differ) plans(old, p *Policy) {
 			d.add(c)
 			was = &Plan{} // the limits of the policy
 		}
-		d.limits(c, old, p, was.Rules, plan.Rules)
+		d.limits(c, old, p, &change{rules: was.Rules, access: was.Access}, &change{rules: plan.Rules, access: plan.Access})
 	}
 }
 
@@ -185,7 +185,7 @@ func (d *differ) overrides(old, p *Policy) {
 		was := before[o.Key]
 		delete(before, o.Key)
 		if was == nil {
-			c.Effect, c.Text = Added, "the caller keeps the state that it has under other limits"
+			c.Effect, c.Text = Added, "callers keep the state that they have under other limits"
 			d.add(c)
 			was = &Override{} // the limits of the policy
 		}
@@ -193,36 +193,34 @@ func (d *differ) overrides(old, p *Policy) {
 	}
 	for i := range old.Overrides {
 		if o := &old.Overrides[i]; before[o.Key] != nil {
-			c := Change{Policy: p.Name, Key: old.shown(o.Key, p), Effect: Removed, Text: "the caller has the limits of its plan, and keeps its state"}
+			c := Change{Policy: p.Name, Key: old.shown(o.Key, p), Effect: Removed, Text: "callers have the limits of their plan, and keep their state"}
 			d.add(c)
-			d.limits(c, old, p, old.effective(o), nil)
+			d.limits(c, old, p, old.effective(o), &change{})
 		}
 	}
 }
 
-// effective returns the rules of an override, with those of its plan.
-func (p *Policy) effective(o *Override) []weir.Rule {
-	rules := slices.Clone(o.Rules)
-	if plan := p.plan(o.Plan); plan != nil {
-		for _, r := range plan.Rules {
-			if !slices.ContainsFunc(rules, func(other weir.Rule) bool { return other.Name == r.Name }) {
-				rules = append(rules, r)
-			}
-		}
-	}
-	return rules
+// effective returns what an override of a valid file sets, or no override.
+func (p *Policy) effective(o *Override) *change {
+	c, _ := p.change(o)
+	return c
 }
 
 // limits compares the limits of a plan or an override. What happens to the keys is
 // reported for the policy.
-func (d *differ) limits(c Change, old, p *Policy, before, after []weir.Rule) {
+func (d *differ) limits(c Change, old, p *Policy, before, after *change) {
+	if before.access != after.access {
+		c := c
+		c.Effect, c.From, c.To, c.Text = Kept, inFile[before.access], inFile[after.access], "the state stays"
+		d.add(c)
+	}
 	for _, rule := range p.Rules {
 		was := old.rule(rule.Name)
 		if was == nil || tag(was.Algorithm) != tag(rule.Algorithm) {
 			continue
 		}
-		a, inOld := among(before, *was)
-		b, inNew := among(after, rule)
+		a, inOld := among(before.rules, *was)
+		b, inNew := among(after.rules, rule)
 		if !inOld && !inNew {
 			continue
 		}
@@ -282,11 +280,13 @@ func (d *differ) storeKeys(old, p *Policy) (before, after map[string]string) {
 	return keys(d.from, old, segments), keys(d.to, p, now)
 }
 
-// shown returns the segments of a key, and hides what is secret in p or in other.
+// shown returns the segments of a match, and hides what is secret in p or in other.
 func (p *Policy) shown(key weir.Key, other *Policy) []string {
 	list := key.Segments()
 	for i, name := range p.segments() {
-		if slices.Contains(p.Secret, name) || slices.Contains(other.Secret, name) {
+		if list[i] == "" {
+			list[i] = "(any)"
+		} else if slices.Contains(p.Secret, name) || slices.Contains(other.Secret, name) {
 			list[i] = "(secret)"
 		}
 	}

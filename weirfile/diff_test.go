@@ -87,7 +87,7 @@ func TestDiff(t *testing.T) {
     plans:
       pro: {user: {burst: 50}}
     overrides:
-      - {key: [acme, bob], rules: {user: {burst: 20}}}
+      - {match: {tenant: acme, user: bob}, rules: {user: {burst: 20}}}
 `
 	for _, c := range []struct {
 		old, given string
@@ -224,7 +224,7 @@ func fullAfter(t *testing.T, from, to *File) []string {
 // Secret segments are not shown.
 func TestDiffHidesSecrets(t *testing.T) {
 	t.Parallel()
-	const rules, override = "rules: {r: {algorithm: gcra, rate: 1 per second, burst: 1}}", ", overrides: [{key: hush, rules: {r: {burst: 2}}}]"
+	const rules, override = "rules: {r: {algorithm: gcra, rate: 1 per second, burst: 1}}", ", overrides: [{match: {key: hush}, rules: {r: {burst: 2}}}]"
 	file := func(policy string) *File { return parse(t, "policies: {api: {"+policy+"}}\n", nil) }
 	plain, secret, clear, bare := file(rules), file("secret: [key], "+rules+override), file(rules+override), file("secret: [key], "+rules)
 	for _, changes := range [][]Change{Diff(plain, secret), Diff(secret, plain), Diff(clear, bare), Diff(bare, clear)} {

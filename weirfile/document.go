@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -22,7 +21,7 @@ var (
 	policyFields   = names{"segments", "secret", "units", "settles", "rules", "plans", "overrides"}
 	ruleFields     = names{"by", "algorithm", "cost", "unit", "shadow"}
 	limitFields    = names{"algorithm", "cost"} // of a rule in a plan or an override
-	overrideFields = names{"key", "plan", "rules"}
+	overrideFields = names{"match", "plan", "rules", "unlimited", "blocked"}
 )
 
 // document reads the policies.
@@ -86,7 +85,10 @@ func (r *reader) policy(name string, key, value *yaml.Node) *Policy {
 			if name == "" {
 				r.fail(plan.at, "%s: a plan has an empty name: give it one", what)
 			}
-			plan.Rules, plan.rules = r.limits(value, fmt.Sprintf("plan %q", name), p, nil)
+			plan.Rules, plan.rules = r.limits(value, fmt.Sprintf("plan %q", name), p, nil, &plan.Access)
+			if plan.Access != Limited && len(plan.Rules) > 0 {
+				r.fail(plan.at, "plan %q is %s, and has rules: it must have only one of them", name, plan.Access)
+			}
 			p.Plans = append(p.Plans, plan)
 		})
 	}
@@ -141,9 +143,12 @@ func (r *reader) rule(name string, key, value *yaml.Node, p *Policy) weir.Rule {
 }
 
 // limits reads the rules of a plan or an override, and their places. They change the rules of the
-// policy or, if plan is not nil, of the plan.
-func (r *reader) limits(n *yaml.Node, what string, p *Policy, plan *Plan) (list []weir.Rule, places []place) {
+// policy or, if plan is not nil, of the plan. access is that of the plan that is read, or nil.
+func (r *reader) limits(n *yaml.Node, what string, p *Policy, plan *Plan, access *Access) (list []weir.Rule, places []place) {
 	r.pairs(n, what, func(name string, key, value *yaml.Node) {
+		if access != nil && r.access(name, value, what, access) {
+			return
+		}
 		own := p.rule(name)
 		if own == nil {
 			known := namesOf(p.Rules, func(rule weir.Rule) string { return rule.Name })
@@ -184,52 +189,6 @@ func among(list []weir.Rule, rule weir.Rule) (weir.Rule, bool) {
 	}
 	rule.Shadow = false
 	return rule, false
-}
-
-// overrides reads the overrides of p.
-func (r *reader) overrides(n *yaml.Node, what string, p *Policy) {
-	items := r.items(n, what+": overrides")
-	seen := make(map[weir.Key]place, len(items))
-	known := map[string]Override{} // those that were read, by the text of their rules: they share the slices
-	p.Overrides = make([]Override, 0, len(items))
-	for _, item := range items {
-		o := Override{Line: item.Line, at: placeOf(item)}
-		m := r.fields(item, "an override")
-		key, plan, rules := m.take("key"), m.take("plan"), m.take("rules")
-		r.rest(m, "an override", overrideFields)
-		if m.wrong {
-			continue
-		}
-		switch {
-		case key == nil:
-			r.fail(o.at, "an override has no key: it must name the caller, for example key: %s", example(p))
-		case r.key(key, p, &o.Key):
-			if first, twice := seen[o.Key]; twice {
-				r.fail(placeOf(key), "the key has two overrides: the first is on line %d", first.line)
-			}
-			seen[o.Key] = placeOf(key)
-		}
-		var base *Plan
-		if plan != nil {
-			base = r.planOf(plan, p)
-		}
-		if base != nil {
-			o.Plan = base.Name
-		}
-		switch {
-		case rules != nil:
-			text := string(appendText([]byte(o.Plan), rules))
-			same, ok := known[text]
-			if !ok {
-				same.Rules, same.rules = r.limits(rules, "the override", p, base)
-				known[text] = same
-			}
-			o.Rules, o.rules = same.Rules, same.rules
-		case plan == nil:
-			r.fail(o.at, "an override has neither a plan nor rules: it must have one of them")
-		}
-		p.Overrides = append(p.Overrides, o)
-	}
 }
 
 // appendText appends a text of n, which no other value has.
@@ -274,34 +233,4 @@ func (r *reader) planOf(n *yaml.Node, p *Policy) *Plan {
 		r.fail(placeOf(n), "plan is %q, which the policy lacks: %s", name, suggest(name, p.planNames()))
 	}
 	return found
-}
-
-// key reads the key of an override. Errors do not show it, because it can be secret.
-func (r *reader) key(n *yaml.Node, p *Policy, key *weir.Key) bool {
-	items, bad := []*yaml.Node{n}, len(r.errors)
-	if n.Kind == yaml.SequenceNode {
-		items = n.Content
-	}
-	if want := p.segments(); len(items) != len(want) {
-		r.fail(placeOf(n), "the key has %d segments: it must have %d: %s", len(items), len(want), example(p))
-		return false
-	}
-	segments := make([]string, 0, weir.MaxSegments)
-	for i, item := range items {
-		text, ok := r.text(item, "a segment of the key")
-		if ok && text == "" {
-			r.fail(placeOf(item), "the key's segment %q is empty: it must have at least 1 byte", p.segments()[i])
-		}
-		segments = append(segments, text)
-	}
-	*key = weir.KeyOf(segments...)
-	return len(r.errors) == bad
-}
-
-// example shows the form of a key.
-func example(p *Policy) string {
-	if names := p.segments(); len(names) > 1 {
-		return "[" + strings.Join(names, ", ") + "]"
-	}
-	return p.segments()[0]
 }

@@ -36,13 +36,37 @@ const good = `policies:
       pro:
         user: {limit: 5000}
     overrides:
-      - key: [acme, ann]
+      - match: {tenant: acme, user: ann}
         plan: pro
-      - key: [acme, bob]
+      - match: {tenant: acme, user: bob}
         rules:
           user: {limit: 20000}
     units: [input, output]
 `
+
+const ann = "{tenant: acme, user: ann}"
+
+// wide has a rule by all segments, and narrow none by user.
+const (
+	wide = `policies:
+  api:
+    segments: [tenant, user, host]
+    rules:
+      all: {algorithm: fixed window, limit: 1, window: 1h}
+      tenant: {by: [tenant, host], algorithm: fixed window, limit: 1, window: 1h}
+    plans: {pro: {all: {limit: 5}}}
+    overrides: OVERRIDES
+`
+	narrow = `policies:
+  api:
+    segments: [tenant, user, host]
+    rules:
+      all: {by: [tenant, host], algorithm: fixed window, limit: 1, window: 1h}
+      tenant: {by: [tenant], algorithm: fixed window, limit: 1, window: 1h}
+    plans: {pro: {all: {limit: 5}}}
+    overrides: OVERRIDES
+`
+)
 
 func TestMistakes(t *testing.T) {
 	t.Parallel()
@@ -144,15 +168,34 @@ func TestMistakes(t *testing.T) {
 		// Overrides.
 		{"user: {limit: 20000}", "", `28:15 the override is empty: it must be a mapping of names to values`},
 		{"plan: pro", "plan: prp", `26:15 plan is "prp", which the policy lacks: did you mean "pro"?`},
-		{"        plan: pro\n", "", `25:9 an override has neither a plan nor rules: it must have one of them`},
-		{"plan: pro", "pln: pro", `25:9 an override has neither a plan nor rules: it must have one of them; 26:9 an override has no field "pln": did you mean "plan"?`},
-		{"- key: [acme, ann]\n        plan", "- plan", `25:9 an override has no key: it must name the caller, for example key: [tenant, user]`},
-		{"[acme, ann]", "acme", `25:14 the key has 1 segments: it must have 2: [tenant, user]`},
-		{"[acme, ann]", `[acme, ""]`, `25:21 the key's segment "user" is empty: it must have at least 1 byte`},
-		{"[acme, ann]", "[acme, ~]", `25:21 a segment of the key is empty: it must be a text`},
-		{"[acme, ann]", "[acme, bob]", `27:14 the key has two overrides: the first is on line 25`},
+		{"        plan: pro\n", "", `25:9 an override has neither a plan nor rules, and is neither unlimited nor blocked: it must have one of them`},
+		{"plan: pro", "pln: pro", `25:9 an override has neither a plan nor rules, and is neither unlimited nor blocked: it must have one of them; 26:9 an override has no field "pln": did you mean "plan"?`},
+		{"- match: " + ann + "\n        plan", "- plan", `25:9 an override has no match: it must name callers by their segments, for example match: {tenant: TENANT, user: USER}`},
+		{"match: " + ann, "key: [acme, ann]", `25:9 an override has no field "key": the fields are match, plan, rules, unlimited, blocked; 25:9 an override has no match: it must name callers by their segments, for example match: {tenant: TENANT, user: USER}`},
+		{ann, "acme", `25:16 match must be a mapping that names at least one segment, for example {tenant: TENANT, user: USER}`},
+		{ann, "[acme, ann]", `25:16 match must be a mapping that names at least one segment, for example {tenant: TENANT, user: USER}`},
+		{ann, "{}", `25:16 match must be a mapping that names at least one segment, for example {tenant: TENANT, user: USER}`},
+		{ann, "{tennant: acme}", `25:17 match has a segment that the policy lacks: did you mean "tenant"?`},
+		{ann, "{tenant: acme, host: x}", `25:31 match has a segment that the policy lacks: it must be tenant or user`},
+		{ann, `{tenant: acme, user: ""}`, `25:37 match: user is empty: it must have at least 1 byte`},
+		{ann, `{tenant: acme, user: "*"}`, `25:37 match: user is "*": leave the segment out, so that any matches`},
+		{ann, "{tenant: acme, user: ~}", `25:37 a value of match is empty: it must be a text`},
+		{ann, "{tenant: acme, user: bob}", `27:16 two overrides have this match: the first is on line 25`},
 		{"user: {limit: 20000}", "user: {limit: x}", `29:25 the override: rule "user": limit is "x": it must be a whole number, written in digits`},
 		{"user: {limit: 20000}", "user: {limit: 3}", `29:11 the override: rule "user": cost is 5: it must be at most 3, the limit`},
+		{"user: {limit: 20000}", "tenant: {burst: 300}", `29:11 the override: rule "tenant" counts all callers with the same tenant together, so it cannot be set for some of them: match only {tenant: TENANT}`},
+		{"plan: pro", "blocked: false", `26:18 an override: blocked is "false": it must be true, or be left out`},
+		{"plan: pro", "blocked: yes", `26:18 an override: blocked is "yes": it must be true, or be left out`},
+		{"plan: pro", "plan: pro\n        blocked: true", `25:9 an override is blocked, and has a plan or rules: it must have only one of them`},
+		{"plan: pro", "unlimited: true\n        blocked: true", `27:18 an override is unlimited and blocked: it must be one of them`},
+		{"plan: pro", "unlimited: {}", `25:9 an override has neither`},
+		{"user: {limit: 5000}", "blocked: true\n        user: {limit: 5000}", `22:7 plan "pro" is blocked, and has rules: it must have only one of them`},
+		{"user: {limit: 5000}", "unlimited: 1", `23:20 plan "pro": unlimited is "1": it must be true, or be left out`},
+		{"user: {limit: 5000}", "blocked: true\n        unlimited: true", `24:20 plan "pro" is unlimited and blocked: it must be one of them`},
+		{good, strings.Replace(narrow, "OVERRIDES", "[{match: {user: ann}, plan: pro}]", 1), `8:17 the override: it sets no limit: it must set a rule by the segments that it names, which are user`},
+		{good, strings.Replace(narrow, "OVERRIDES", "[{match: {user: ann}, rules: {all: {limit: 2}}}]", 1), `8:46 the override: rule "all" counts all callers with the same tenant and host together`},
+		{good, strings.Replace(wide, "OVERRIDES", "[{match: {tenant: a}, rules: {all: {limit: 2}}}, {match: {user: b}, plan: pro}]", 1), `8:65 the override and that on line 8 can match one key, and set the same with equally many segments: let both name the same segments`},
+		{good, strings.Replace(wide, "OVERRIDES", "[{match: {tenant: a, user: b}, blocked: true}, {match: {user: b, host: c}, unlimited: true}]", 1), `8:63 the override and that on line 8 can match one key`},
 	} {
 		text := strings.Replace(good, c.old, c.given, 1)
 		_, err := Parse("x.yaml", []byte(text), nil)
@@ -232,7 +275,7 @@ weirfile: x.yaml:4:7: policy "c" has no field "rule": did you mean "rules"?`
 	if err == nil || err.Error() != want {
 		t.Errorf("got:\n%v\nwant:\n%s", err, want)
 	}
-	_, err = Parse("x.yaml", manyOverrides(1000, "{key: [a, b%d], plan: prx}"), nil)
+	_, err = Parse("x.yaml", manyOverrides(1000, "{match: {tenant: a, user: b%d}, plan: prx}"), nil)
 	if lines := strings.Split(fmt.Sprint(err), "\n"); len(lines) != maxErrors+1 || lines[maxErrors] != "weirfile: x.yaml: 980 more mistakes are not shown" {
 		t.Errorf("got %d lines, the last is %s", len(lines), lines[len(lines)-1])
 	}
@@ -251,11 +294,11 @@ func TestErrorIs(t *testing.T) {
 // Errors do not show the keys of overrides, because a segment can be secret.
 func TestErrorsHideKeys(t *testing.T) {
 	t.Parallel()
-	for _, key := range []string{"[hush]", "[acme, hush, hush]", "hush", "{hush: 1}", "[acme, [hush]]", "[hush, hush]"} {
-		text := strings.Replace(good, "[acme, bob]", key, 1)
-		text = strings.Replace(text, "[acme, ann]", key, 1)
+	for _, match := range []string{"[hush]", "hush", "{hush: 1}", "{acme, hush}", "{tenant: [hush]}", "{tenant: hush, user: {hush: 1}}", "{tenant: hush, user: hush}", "{tenant: hush, user: '*'}"} {
+		text := strings.Replace(good, "{tenant: acme, user: bob}", match, 1)
+		text = strings.Replace(text, ann, match, 1)
 		if _, err := Parse("x.yaml", []byte(text), nil); err == nil || strings.Contains(err.Error(), "hush") {
-			t.Errorf("%s: got %v", key, err)
+			t.Errorf("%s: got %v", match, err)
 		}
 	}
 }

@@ -7,15 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"regexp"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 )
 
 // A File is the policies of a file, which are valid. It does not change.
@@ -45,24 +46,33 @@ type Policy struct {
 type Plan struct {
 	Name  string
 	Rules []weir.Rule // for weir.Limiter.With
-	Line  int
+
+	Access Access
+	Line   int
 
 	at    place
 	rules []place // of Rules
 }
 
-// An Override holds the limits of one key. They replace the plan that a request names.
+// An Override sets limits of the callers that it matches. It sets only rules whose By has
+// all its segments, so it never changes a limit that other callers share. For each rule, the
+// override with the most segments wins. Other rules have the limits of the requested plan.
 type Override struct {
-	// Key is the key. A function of Options.Override can leave it zero.
+	// Key has the segments of the callers. An empty segment matches any. A function of
+	// Options.Override can leave it zero, which means the whole key.
 	Key weir.Key
 
-	// Plan is the name of a plan of the policy. "" means the policy itself.
+	// Plan is the name of a plan, whose limits the override sets, and those of the policy
+	// for rules that the plan leaves out. "" means no plan.
 	Plan string
 
-	// Rules has the rules that differ from the plan's, or the policy's if there is no
-	// Plan. It is what weir.Limiter.With takes. Leave out rules that other keys share: see
-	// File.Warnings.
+	// Rules has the rules that differ from the plan's, or are set without a plan. It is
+	// what weir.Limiter.With takes.
 	Rules []weir.Rule
+
+	// Access says whether the callers are limited. Limited does not undo the Access of an
+	// override with fewer segments, unless there is a Plan.
+	Access Access
 
 	// Line is the line of the file, or 0.
 	Line int
@@ -115,27 +125,33 @@ func Parse(name string, data []byte, opts *Options) (*File, error) {
 }
 
 // Warnings returns what is valid but probably a mistake, as an error like that of [Load],
-// or nil. Such are overrides of a rule whose By leaves out segments. Other keys share its
-// state, so an override must not give one of them another limit.
+// or nil. Such are budgets that are refilled while they are spent: see [algorithm.GCRA].
 func (f *File) Warnings() error {
 	r := &reader{file: f.name}
 	for _, p := range f.policies {
-		for i := range p.Overrides {
-			o := &p.Overrides[i]
-			others := Override{Plan: o.Plan}
-			if len(o.Rules) == 0 {
-				others.Plan = "" // o is there to give its plan to one key
-			}
-			for _, rule := range p.effective(o) {
-				own := *p.rule(rule.Name)
-				theirs, _ := among(p.effective(&others), own)
-				if by := own.By; by != nil && len(by) < len(p.segments()) && !reflect.DeepEqual(rule.Algorithm, theirs.Algorithm) {
-					r.fail(o.at, "the override of the key changes the rule %q, which counts all keys with the same %s together: give all of them the same limit, for example by a plan", rule.Name, strings.Join(by, " and "))
-				}
-			}
+		r.budgets(p, p.Rules, p.rules)
+		for i := range p.Plans {
+			r.budgets(p, p.Plans[i].Rules, p.Plans[i].rules)
 		}
 	}
 	return r.err()
+}
+
+// money matches names of units that are money.
+var money = regexp.MustCompile(`(?i)cents?$|dollar|euro|^usd|^eur|^gbp|credit|money|spend`)
+
+// budgets warns of rules that count money, or costs that are settled, and take an hour or
+// more to refill: in that time, they allow a full burst and what is refilled meanwhile.
+func (r *reader) budgets(p *Policy, rules []weir.Rule, places []place) {
+	for i, rule := range rules {
+		limit, err := rule.Algorithm.NewLimit()
+		if err != nil || limit.Window < time.Hour || rule.Cost > 0 || !money.MatchString(rule.Unit) && !p.settles {
+			continue
+		}
+		if kind, ok := limit.Kind.(*contract.MeterKind); ok && kind.Reserves && !kind.Queues {
+			r.fail(places[i], "rule %q is refilled while it is spent, so a caller can spend twice its %d in %s: if it is a budget, use the algorithm calendar or fixed window", rule.Name, limit.Capacity, formatDuration(limit.Window))
+		}
+	}
 }
 
 // parse returns the root of the document.

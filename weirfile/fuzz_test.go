@@ -1,6 +1,7 @@
 package weirfile
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ import (
 // FuzzParse: any text is an error, or a file of which every limiter decides. Its rules
 // are read again from their words.
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{good, shop, string(manyOverrides(2, "{key: [a, b%d], plan: pro}")), "{}", "policies: &x {a: *x}\n", `{"policies":{"a":{"rules":{"r":{"algorithm":"sliding log","limit":1,"window":"1s"}}}}}`} {
+	for _, text := range []string{good, shop, tree, string(manyOverrides(2, "{match: {tenant: a, user: b%d}, plan: pro}")), "{}", "policies: &x {a: *x}\n", `{"policies":{"a":{"rules":{"r":{"algorithm":"sliding log","limit":1,"window":"1s"}}}}}`} {
 		f.Add([]byte(text))
 	}
 	f.Add([]byte(strings.Replace(good, "cost: 5", "unit: input", 1)))
@@ -34,8 +35,12 @@ func FuzzParse(f *testing.F) {
 			segments := slices.Repeat([]string{"x"}, max(1, len(p.Segments)))
 			for _, o := range append(p.Overrides, Override{Key: weir.KeyOf(segments...)}) {
 				for _, plan := range append(p.Plans, Plan{}) {
-					lim := limiter(t, limits, p.Name, plan.Name, o.Key.Segments()...)
-					weirtest.Decide(t, lim, weir.Request{Key: o.Key, Op: weir.Peek, Costs: gate.Each(lim, 1)})
+					key := o.Key.Segments()
+					for i := range key {
+						key[i] = cmp.Or(key[i], "x")
+					}
+					lim := limiter(t, limits, p.Name, plan.Name, key...)
+					weirtest.Decide(t, lim, weir.Request{Key: weir.KeyOf(key...), Op: weir.Peek, Costs: gate.Each(lim, 1)})
 				}
 			}
 			for _, r := range p.Rules {

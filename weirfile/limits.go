@@ -1,6 +1,7 @@
 package weirfile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,10 +83,10 @@ func (l *Limits) wrap(policy string) []weir.Wrapper {
 	return list
 }
 
-// For returns the limiter for a request, with the limits of the key's override if there
-// is one, and otherwise of the plan, or of the policy itself if plan is "". Call For for
-// every request: each limiter is made once and kept, and the file can change, so do not
-// keep the limiter for longer than a request.
+// For returns the limiter for a request, with the limits of the plan, or of the policy
+// itself if plan is "", and those of the key's overrides. Call For for every request: each
+// limiter is made once and kept, and the file can change, so do not keep the limiter for
+// longer than a request.
 //
 // The error is [ErrUnknown] if the file has no such policy, or the policy no such plan.
 // With [Options].Override, it is [weir.ErrInvalidKey] if the key has a wrong number of
@@ -93,6 +94,30 @@ func (l *Limits) wrap(policy string) []weir.Wrapper {
 func (l *Limits) For(ctx context.Context, policy, plan string, key weir.Key) (*weir.Limiter, error) {
 	lim, _, err := l.find(ctx, policy, plan, &key)
 	return lim, err
+}
+
+// Policy returns the limiter with the limits of the policy itself, for weirhttp.New or
+// admin.New, which need one beside [Limits.For]. It does not change with the file. The error
+// is [ErrUnknown] if the file has no such policy.
+func (l *Limits) Policy(name string) (*weir.Limiter, error) {
+	_, b, err := l.policy(name)
+	if err != nil {
+		return nil, err
+	}
+	return b.base.lim, nil
+}
+
+// policy returns the file in use, and its policy with the name.
+func (l *Limits) policy(name string) (*File, *bound, error) {
+	g := l.generationInUse()
+	if g == nil {
+		return nil, nil, errNoLimits
+	}
+	b := g.policies[name]
+	if b == nil {
+		return nil, nil, unknown("policy", name, g.file.name, g.file.policyNames())
+	}
+	return g.file, b, nil
 }
 
 // ErrUnknown means that the file has no policy, or the policy no plan, with the given
@@ -103,8 +128,9 @@ var ErrUnknown = errors.New("weirfile: unknown name")
 type Source struct {
 	Policy   string
 	Plan     string // of the override, or of the request; "" means the policy itself
-	Override bool   // the key has an override
+	Override bool   // the key has an override; Line is that of the one with the most segments
 	Asked    bool   // the override is a result of Options.Override
+	Access   Access // the caller is unlimited or blocked
 	File     string
 	Line     int // of the override, the plan or the policy; 0 if Asked
 }
@@ -119,6 +145,9 @@ func (s Source) String() string {
 		text = "override"
 	case s.Plan != "":
 		text = "plan " + s.Plan
+	}
+	if s.Access != Limited {
+		text += ", " + string(s.Access)
 	}
 	if s.Asked {
 		return text + " (from Options.Override)"
@@ -151,38 +180,40 @@ var errNoLimits = errors.New("weirfile: the Limits are nil or a zero value: make
 
 // find returns the limiter of a request, and where it comes from.
 func (l *Limits) find(ctx context.Context, policy, plan string, key *weir.Key) (*weir.Limiter, Source, error) {
-	g := l.generationInUse()
-	if g == nil {
-		return nil, Source{}, errNoLimits
-	}
-	b := g.policies[policy]
-	if b == nil {
-		return nil, Source{}, unknown("policy", policy, g.file.name, g.file.policyNames())
-	}
-	lim, s := b.lim, Source{Policy: policy, Plan: plan, File: g.file.name, Line: b.at.line}
-	if plan != "" {
-		p := b.byPlan[plan]
-		if p == nil {
-			return nil, Source{}, unknownPlan(b.Policy, plan)
-		}
-		lim, s.Line = p.lim, p.plan.at.line
-	}
-	if o := b.byKey[*key]; o != nil {
-		s.Plan, s.Override, s.Line = o.override.Plan, true, o.override.at.line
-		return o.lim, s, nil
-	}
-	if l.asked == nil {
-		return lim, s, nil
-	}
-	found, err := l.ask(ctx, b, key)
+	f, b, err := l.policy(policy)
 	if err != nil {
 		return nil, Source{}, err
 	}
-	if found.lim != nil {
-		s.Plan, s.Override, s.Asked, s.Line = found.override.Plan, true, true, 0
-		return found.lim, s, nil
+	now, s := b.base, Source{Policy: policy, Plan: plan, File: f.name, Line: b.at.line}
+	if plan != "" {
+		if now = b.byPlan[plan]; now == nil {
+			return nil, Source{}, unknownPlan(b.Policy, plan)
+		}
+		s.Line = now.line
 	}
-	return lim, s, nil
+	set := func(c *change, o *Override, line int) {
+		if c != nil && err == nil {
+			now, err = c.on(b, now)
+			s.Plan, s.Override, s.Asked, s.Line = cmp.Or(o.Plan, s.Plan), true, line == 0, line
+		}
+	}
+	if l.asked != nil {
+		found, err := l.ask(ctx, b, key)
+		if err != nil {
+			return nil, Source{}, err
+		}
+		set(found.change, &found.override, 0)
+	}
+	for _, m := range b.matches {
+		if o := m.of(key, len(b.segments())); o != nil {
+			set(o.change, o.override, o.override.at.line)
+		}
+	}
+	if err != nil {
+		return nil, Source{}, err
+	}
+	s.Access = now.access
+	return now.lim, s, nil
 }
 
 func unknown(what, name, where string, known []string) error {

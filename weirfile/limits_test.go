@@ -73,29 +73,46 @@ const shop = `policies:
         user: {limit: 50}
         tenant: {rate: 500 per second, burst: 500}
     overrides:
-      - {key: [acme, ann], plan: pro}
-      - {key: [acme, bob], rules: {user: {limit: 20}}}
-      - {key: [acme, cid], plan: pro, rules: {user: {limit: 70}}}
-      - {key: [acme, 42], rules: {user: {limit: 7}}}
+      - {match: {tenant: acme, user: ann}, plan: pro}
+      - {match: {tenant: acme, user: bob}, rules: {user: {limit: 20}}}
+      - {match: {tenant: acme, user: cid}, plan: pro, rules: {user: {limit: 70}}}
+      - {match: {tenant: acme, user: 42}, rules: {user: {limit: 7}}}
   login:
     rules:
       address: {algorithm: sliding log, limit: 5, window: 15m}
     overrides:
-      - {key: 10.0.0.1, rules: {address: {limit: 500}}}
+      - {match: {key: 10.0.0.1}, rules: {address: {limit: 500}}}
 `
 
-// An override that changes a shared rule for one of its callers is a warning. It is none
-// in a plan, which all of them can have, or with the limit of that plan.
+// A budget that is refilled while it is spent is a warning, wherever its limit is set.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	for rules, want := range map[string]int{"": 1, ", tenant: {rate: 900 per second}": 2, ", tenant: {burst: 500}": 1, ", tenant: {cost: 2}": 1} {
-		got := brief(limitsOfText(t, strings.Replace(shop, "{limit: 70}", "{limit: 70}"+rules, 1), nil).File().Warnings())
-		if n := strings.Count(got, `changes the rule "tenant", which counts all keys with the same tenant`); n != want || !strings.HasPrefix(got, "12:9 ") || strings.Contains(got, "14:9 ") != (want == 2) {
-			t.Errorf("%q: got %s", rules, got)
+	const calm = "algorithm: token bucket, capacity: 10, refill: 10 per second"
+	for _, c := range []struct{ rule, more, want string }{
+		{"algorithm: gcra, rate: 100 per hour, burst: 100, unit: microcents", "", "1:66 100 in 1h"},
+		{"algorithm: gcra, rate: 100 per hour, burst: 99, unit: microcents", "", ""},
+		{"algorithm: gcra, rate: 100 per hour, burst: 100, unit: input", "", ""},
+		{"algorithm: gcra, rate: 100 per hour, burst: 100", "", ""},
+		{"algorithm: gcra, rate: 100 per hour, burst: 100", ", settles: true", "1:66 100 in 1h"},
+		{"algorithm: gcra, rate: 100 per hour, burst: 100, cost: 1", ", settles: true", ""},
+		{"algorithm: token bucket, capacity: 7, refill: 1 per 1d, unit: USD", "", "1:66 7 in 7d"},
+		{"algorithm: leaky bucket, rate: 1 per 1h, queue: 9, unit: cents", "", ""},
+		{"algorithm: fixed window, limit: 5, window: 30d, unit: cents", "", ""},
+		{calm + ", unit: cents", ", plans: {big: {r: {capacity: 36000}}}", "1:161 36000 in 1h"},
+	} {
+		f := parse(t, "policies: {api: {units: [microcents, cents, input, USD], rules: {r: {"+c.rule+"}}"+c.more+"}}\n", nil)
+		var got []string
+		if err := f.Warnings(); err != nil {
+			for line := range strings.SplitSeq(brief(err), "; ") {
+				place, text, _ := strings.Cut(line, " ")
+				_, text, _ = strings.Cut(text, "can spend twice its ")
+				text, _, _ = strings.Cut(text, ":")
+				got = append(got, place+" "+text)
+			}
 		}
-	}
-	if err := limitsOfText(t, good, nil).File().Warnings(); err != nil {
-		t.Error(err)
+		if list := strings.Join(got, "; "); list != c.want {
+			t.Errorf("%s%s: got %q, want %q", c.rule, c.more, list, c.want)
+		}
 	}
 }
 
@@ -104,7 +121,7 @@ func TestWarnings(t *testing.T) {
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{`\ud83d\ude00`: "😀", `\uD83D\uDE00\ud83d\ude01`: "😀😁", `\\ud83d\\ude00`: `\ud83d\ude00`, `\u00e9\"\ud83d\ude00`: `é"😀`} {
-		l := limitsOfText(t, `{"policies":{"api":{"rules":{"r":{"algorithm":"sliding log","limit":1,"window":"1s"}},"plans":{"`+text+`":{},"pro":{"r":{"limit":2}}},"overrides":[{"key":"b","rules":{}}]}}}`, nil)
+		l := limitsOfText(t, `{"policies":{"api":{"rules":{"r":{"algorithm":"sliding log","limit":1,"window":"1s"}},"plans":{"`+text+`":{},"pro":{"r":{"limit":2}}},"overrides":[{"match":{"key":"b"},"rules":{"r":{}}}]}}}`, nil)
 		pinned, _ := l.For(t.Context(), "api", "pro", weir.KeyOf("b"))
 		lim, err := l.For(t.Context(), "api", want, weir.KeyOf("a"))
 		if err != nil || wordsOf(lim) != "r 1" || wordsOf(pinned) != "r 1" {
@@ -126,9 +143,9 @@ func TestFor(t *testing.T) {
 	}{
 		{"api", "", weir.KeyOf("acme", "x"), "tenant 100, user 10", "policy api (x.yaml:2)"},
 		{"api", "pro", weir.KeyOf("acme", "x"), "tenant 500, user 50", "plan pro (x.yaml:8)"},
-		{"api", "", weir.KeyOf("acme", "ann"), "tenant 500, user 50", "override with plan pro (x.yaml:12)"},
-		{"api", "pro", weir.KeyOf("acme", "bob"), "tenant 100, user 20", "override (x.yaml:13)"},
-		{"api", "", weir.KeyOf("acme", "cid"), "tenant 500, user 70", "override with plan pro (x.yaml:14)"},
+		{"api", "", weir.KeyOf("acme", "ann"), "tenant 100, user 50", "override with plan pro (x.yaml:12)"},
+		{"api", "pro", weir.KeyOf("acme", "bob"), "tenant 500, user 20", "override with plan pro (x.yaml:13)"},
+		{"api", "", weir.KeyOf("acme", "cid"), "tenant 100, user 70", "override with plan pro (x.yaml:14)"},
 		{"api", "", weir.KeyOf("acme", "42"), "tenant 100, user 7", "override (x.yaml:15)"},
 		{"login", "", weir.KeyOf("10.0.0.1"), "address 500", "override (x.yaml:20)"},
 		{"login", "", weir.KeyOf("10.0.0.2"), "address 5", "policy login (x.yaml:16)"},

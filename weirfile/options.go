@@ -30,10 +30,9 @@ type Options struct {
 	Algorithms map[string]algorithm.Algorithm
 
 	// Override returns the override of a key, for example from a database. found is false
-	// if the key has none. For asks it about keys that have no override in the file, and
-	// keeps the result for OverrideAge. Several goroutines can call it at once, but never
-	// for the same key. Other requests use its last result, or wait for the first until
-	// their contexts end.
+	// if the key has none. What overrides of the file set wins. For keeps the result for
+	// OverrideAge. Several goroutines can call it at once, but never for the same key. Other
+	// requests use its last result, or wait for the first until their contexts end.
 	//
 	// After an error, or an override that is not valid, the last result stays in use, or
 	// the limits of the plan or the policy if there is none. OnError and Status report

@@ -52,20 +52,24 @@ func Schema(opts *Options) ([]byte, error) {
 	}
 	rule["required"], rule["allOf"] = []string{"algorithm"}, kindRules
 	limits := object{"type": "object", "additionalProperties": object{"$ref": "#/$defs/limit"}, "description": "The rules that differ, with the fields that differ."}
+	scalar := object{"type": []string{"string", "number", "boolean"}}
 	override := closed(object{
-		"key":   object{"$ref": "#/$defs/key"},
-		"plan":  object{"type": "string"},
-		"rules": limits,
+		"match":     object{"type": "object", "additionalProperties": scalar, "minProperties": 1, "maxProperties": weir.MaxSegments, "description": "The callers, by their segments. Segments that are left out can be any."},
+		"plan":      object{"type": "string"},
+		"rules":     limits,
+		"unlimited": object{"const": true, "description": "Every request is allowed, and nothing is counted."},
+		"blocked":   object{"const": true, "description": "Every new request is denied."},
 	})
-	override["required"], override["anyOf"] = []string{"key"}, []any{object{"required": []string{"plan"}}, object{"required": []string{"rules"}}}
+	override["required"], override["anyOf"] = []string{"match"}, []any{object{"required": []string{"plan"}}, object{"required": []string{"rules"}}, object{"required": []string{"unlimited"}}, object{"required": []string{"blocked"}}}
+	access := object{"enum": []any{object{"unlimited": true}, object{"blocked": true}}}
 	policy := closed(object{
 		"segments":  object{"$ref": "#/$defs/segments", "description": "The names of the segments of a key. By default, there is one."},
 		"secret":    object{"$ref": "#/$defs/segments", "description": "The segments that are stored as a hash."},
 		"units":     object{"type": "array", "items": object{"type": "string"}, "minItems": 1, "maxItems": weir.MaxUnits, "uniqueItems": true, "description": "What requests consume apart from their cost."},
 		"settles":   object{"type": "boolean", "description": "Decisions can be settled for at least 10 minutes, also beside a concurrency limit, whose cost must be 1."},
 		"rules":     object{"type": "object", "minProperties": 1, "maxProperties": weir.MaxRules, "additionalProperties": object{"$ref": "#/$defs/rule"}},
-		"plans":     object{"type": "object", "additionalProperties": limits, "description": "Named limits. A request names its plan."},
-		"overrides": object{"type": "array", "items": override, "description": "The limits of single keys."},
+		"plans":     object{"type": "object", "additionalProperties": object{"anyOf": []any{limits, access}}, "description": "Named limits. A request names its plan."},
+		"overrides": object{"type": "array", "items": override, "description": "The limits of some callers. For each rule, the override that names the most segments wins."},
 	})
 	policy["required"] = []string{"rules"}
 	root := closed(object{
@@ -73,12 +77,10 @@ func Schema(opts *Options) ([]byte, error) {
 		"policies": object{"type": "object", "minProperties": 1, "additionalProperties": policy},
 	})
 	root["$schema"], root["title"], root["required"] = "https://json-schema.org/draft/2020-12/schema", "Limits for weir", []string{"policies"}
-	scalar := object{"type": []string{"string", "number", "boolean"}}
 	root["$defs"] = object{
 		"rule":     rule,
 		"limit":    limit,
 		"segments": object{"type": "array", "items": object{"type": "string"}, "minItems": 1, "maxItems": weir.MaxSegments, "uniqueItems": true},
-		"key":      object{"anyOf": []any{scalar, object{"type": "array", "items": scalar, "minItems": 1, "maxItems": weir.MaxSegments}}},
 	}
 	text, err := json.MarshalIndent(root, "", "  ")
 	return append(text, '\n'), err

@@ -200,7 +200,9 @@ func TestReloadKeepsOverrides(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "limits.yaml")
 	write(t, path, shop)
-	a := &asker{next: func(string) (Override, bool, error) { return Override{Plan: "pro"}, true, nil }}
+	a := &asker{next: func(string) (Override, bool, error) {
+		return Override{Key: weir.KeyOf("acme", ""), Plan: "pro"}, true, nil
+	}}
 	l := load(t, path, &Options{Override: a.override})
 	for _, limit := range []string{"50", "60"} {
 		write(t, path, strings.Replace(shop, "limit: 50", "limit: "+limit, 1))

@@ -18,9 +18,12 @@
 //	      pro:
 //	        user: {limit: 5000}
 //	    overrides:
-//	      - key: [acme, ann]
+//	      - match: {tenant: acme}
+//	        rules:
+//	          tenant: {capacity: 500}
+//	      - match: {tenant: acme, user: ann}
 //	        plan: pro
-//	      - key: [acme, bob]
+//	      - match: {tenant: acme, user: bob}
 //	        rules:
 //	          user: {limit: 20000}
 //

@@ -26,9 +26,9 @@ With CURRENT, it says what happens to the state of callers when FILE replaces CU
   removed    the limit no longer applies
   rejected   a running program keeps its limits until it is restarted
 
-It also warns of overrides that change a rule for one of the callers who share it. It does not use a
-store. The exit code is 1 if FILE is not valid, or if it changes limits, and 2 if a file cannot be
-read. A file with algorithms of your own is not valid for the tool.`,
+It also warns of budgets that are refilled while they are spent, and so allow twice as much. It does
+not use a store. The exit code is 1 if FILE is not valid, or if it changes limits, and 2 if a file
+cannot be read. A file with algorithms of your own is not valid for the tool.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		f := &policyFlags{tool: t, output: formatFlag(set)}
 		return func(_ context.Context, args []string) error {

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/explain"
+	"github.com/weir-go/weir/weirfile"
 )
 
 var explainCommand = &command{
@@ -46,6 +48,12 @@ func (f *policyFlags) explain(ctx context.Context, args []string, short bool) er
 	doc, err := explain.ExplainKey(ctx, s.lim, s.caller)
 	if err != nil {
 		return err
+	}
+	switch s.source.Access {
+	case weirfile.Blocked:
+		doc.Allowed, doc.DeniedBy, doc.RetryAfter, doc.Why = false, "", explain.Duration(weir.Never), "denied, because the file blocks the caller"
+	case weirfile.Unlimited:
+		doc.Allowed, doc.DeniedBy, doc.RetryAfter, doc.Why = true, "", 0, "allowed, because the file does not limit the caller"
 	}
 	d := &document{doc, s.source.String()}
 	for i, rule := range s.lim.Rules() {

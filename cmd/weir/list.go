@@ -61,9 +61,7 @@ func (l *listing) run(ctx context.Context, args []string) error {
 	if _, err := s.base.Only(l.rule); err != nil && l.rule != "" {
 		return usageError{err}
 	}
-	if l.limiter, err = l.overridden(ctx, s); err != nil {
-		return err
-	}
+	l.limiter = l.overridden(ctx, s)
 	for {
 		text, err := l.list(ctx, s)
 		switch {
@@ -109,30 +107,20 @@ func (l *listing) list(ctx context.Context, s *subject) (string, error) {
 	return ranked(ranking, pauses), nil
 }
 
-// overridden returns a function that returns the limiter of a caller with an override in the file,
-// and nil for other callers. It knows callers by their keys in the store, which have only the hash
-// of a secret segment.
-func (l *listing) overridden(ctx context.Context, s *subject) (func(*explain.Caller) *weir.Limiter, error) {
-	limiters := map[string]*weir.Limiter{}
-	for _, o := range s.policy.Overrides {
-		lim, err := s.limits.For(ctx, s.policy.Name, l.plan, o.Key)
+// overridden returns the limiter of a caller. An override sets only rules of which a caller has all
+// segments that it names.
+func (l *listing) overridden(ctx context.Context, s *subject) func(*explain.Caller) *weir.Limiter {
+	return func(c *explain.Caller) *weir.Limiter {
+		list := make([]string, len(s.policy.Segments))
+		for _, segment := range c.Segments {
+			list[slices.Index(s.policy.Segments, segment.Name)] = segment.Value
+		}
+		lim, err := s.limits.For(ctx, s.policy.Name, l.plan, s.inClear(weir.HashedKeyOf(list...)))
 		if err != nil {
-			return nil, err
+			return nil // it has the limits of the policy
 		}
-		keys, err := s.base.StoreKeys(o.Key) // as they are listed
-		if err != nil {
-			return nil, err
-		}
-		for i, info := range s.base.Rules() {
-			if s.sharedBy(info.By) {
-				continue // others have the limits of the policy
-			}
-			for _, key := range keys[i] {
-				limiters[key] = lim
-			}
-		}
+		return lim
 	}
-	return func(c *explain.Caller) *weir.Limiter { return limiters[c.StoreKey] }, nil
 }
 
 // ranked returns a ranking as a table. pauses are the names of the rules without a limit.

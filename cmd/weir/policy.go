@@ -39,6 +39,7 @@ type subject struct {
 	policy weirfile.Policy
 	base   *weir.Limiter // with the limits of the flag -plan
 	key    []string
+	known  map[hashedSegment]string // those of overrides, in clear: see inClear
 
 	// Of a whole key:
 	caller weir.Key
@@ -152,22 +153,39 @@ func (s *subject) find(ctx context.Context, f *policyFlags, server *server, whol
 	} else if err != nil || !whole {
 		return err
 	}
-	s.caller = weir.HashedKeyOf(s.key...)
-	for _, o := range s.policy.Overrides { // the file has their segments in clear
-		own := o.Key.Segments()
-		for i, segment := range own {
-			hidden := len(segment) > weir.MaxSegment || slices.Contains(s.policy.Secret, s.policy.Segments[i])
-			if own[i] = storekey.Typed(segment, false); hidden && s.caller.Hashed(i) {
-				own[i] = string(storekey.AppendHash(nil, segment))
-			}
-		}
-		if weir.HashedKeyOf(own...) == s.caller {
-			s.caller = o.Key
-		}
-	}
+	s.caller = s.inClear(weir.HashedKeyOf(s.key...))
 	if s.lim, err = s.limits.For(ctx, s.policy.Name, f.plan, s.caller); err != nil {
 		return err
 	}
 	s.source, err = s.limits.Source(ctx, s.policy.Name, f.plan, s.caller)
 	return err
+}
+
+// A hashedSegment is a segment of the policy, and its hash.
+type hashedSegment struct {
+	index int
+	hash  string
+}
+
+// inClear returns k with the segments in clear that overrides match. A file has them in clear, and
+// the store only the hash of a secret or long one. k can have empty segments.
+func (s *subject) inClear(k weir.Key) weir.Key {
+	if s.known == nil {
+		s.known = map[hashedSegment]string{}
+		for _, o := range s.policy.Overrides {
+			for i, own := range o.Key.Segments() {
+				if own != "" && (len(own) > weir.MaxSegment || slices.Contains(s.policy.Secret, s.policy.Segments[i])) {
+					s.known[hashedSegment{i, string(storekey.AppendHash(nil, own))}] = own
+				}
+			}
+		}
+	}
+	list := k.Segments()
+	for i, given := range list {
+		list[i] = storekey.Typed(given, k.Hashed(i))
+		if own, ok := s.known[hashedSegment{i, given}]; ok && k.Hashed(i) {
+			list[i] = storekey.Typed(own, false)
+		}
+	}
+	return weir.HashedKeyOf(list...)
 }

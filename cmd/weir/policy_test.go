@@ -212,13 +212,13 @@ func TestPolicyErrors(t *testing.T) {
 	}
 }
 
-// An override that changes a shared rule is a warning, which leaves the file valid. A file that is
+// A budget that is refilled while it is spent is a warning, which leaves the file valid. A file that is
 // not valid has its mistakes, each with its place.
 func TestCheck(t *testing.T) {
 	d := emptyDesk(t)
-	path := d.file("a: {by: [tenant], algorithm: sliding log, limit: 1, window: 1s}", ", overrides: [{key: [x, y], rules: {a: {limit: 2}}}]")
+	path := d.file("a: {algorithm: gcra, rate: 900 per day, burst: 900, unit: cents}", ", units: [cents]")
 	o := d.run("check", path)
-	if o.code != exitOK || !strings.HasPrefix(o.out, path+`:1:130: warning: the override of the key changes the rule "a"`) || !strings.Contains(o.out, "is valid: api") {
+	if o.code != exitOK || !strings.HasPrefix(o.out, path+`:1:52: warning: rule "a" is refilled while it is spent, so a caller can spend twice its 900 in 1d: if it is a budget, use the algorithm calendar or fixed window`) || !strings.Contains(o.out, "is valid: api") {
 		t.Errorf("got %+v", o)
 	}
 	bad := d.file("a: {algorithm: sliding log, limit: 0, window: 1x}, b: 5", "")
@@ -252,7 +252,7 @@ func TestSecretSegments(t *testing.T) {
 func TestHashedSegments(t *testing.T) {
 	d := newDesk(t)
 	long := strings.Repeat("x", weir.MaxSegment+1)
-	const rules, overrides = "user: {algorithm: fixed window, limit: 20, window: 1h}, pause: {algorithm: pause}", ", overrides: [{key: [acme, ann], rules: {user: {limit: 4}}}]"
+	const rules, overrides = "user: {algorithm: fixed window, limit: 20, window: 1h}, pause: {algorithm: pause}", ", overrides: [{match: {tenant: acme, user: ann}, rules: {user: {limit: 4}}}]"
 	hidden, open := d.file(rules, ", secret: [user]"+overrides), d.file(rules, overrides)
 	looks := fmt.Sprintf("%%sha256=%x", sha256.Sum256([]byte("ann")))
 	for _, c := range []struct {
@@ -331,7 +331,7 @@ func TestList(t *testing.T) {
 -     -   100  pause  tenant=initech user=eve  paused: the next request is allowed in 5 min
 1 of 1 callers with state
 `, "list -rule pause FILE api")
-	file := d.file("user: {algorithm: fixed window, limit: 100, window: 1h}", ", secret: [user], overrides: [{key: [zeta, ann], rules: {user: {limit: 4}}}]")
+	file := d.file("user: {algorithm: fixed window, limit: 100, window: 1h}", ", secret: [user], overrides: [{match: {tenant: zeta, user: ann}, rules: {user: {limit: 4}}}]")
 	for user, n := range map[string]int{"ann": 3, "bob": 50, "eve": 60} {
 		d.allow(file, "api", n, "zeta", user)
 	}
@@ -340,6 +340,17 @@ func TestList(t *testing.T) {
 	if c := ranking.Callers; len(c) != 2 || c[0].Used != 3 || c[0].Limit != 4 || c[1].Used != 60 {
 		t.Errorf("got %+v", ranking)
 	}
+	// An override of a secret tenant holds for its rule, and for those of its users.
+	file = d.file("tenant: {by: [tenant], algorithm: fixed window, limit: 100, window: 1h}, user: {algorithm: fixed window, limit: 50, window: 1h}",
+		", secret: [tenant], overrides: [{match: {tenant: omega}, rules: {tenant: {limit: 6}, user: {limit: 4}}}]")
+	d.allow(file, "api", 3, "omega", "ann")
+	hash := fmt.Sprintf("%%sha256=%x", sha256.Sum256([]byte("omega")))
+	ranking = explain.Ranking{}
+	d.reads(exitOK, &ranking, "list -o json "+file+" api "+hash)
+	if c := ranking.Callers; len(c) != 2 || c[0].Rule != "user" || c[0].Limit != 4 || c[1].Limit != 6 {
+		t.Errorf("got %+v", ranking)
+	}
+	d.want(exitOK, "\"user\": 1 of 4 tokens left", "explain -short "+file+" api "+hash+" ann")
 }
 
 // TestListAgain shows that -every replaces the list, survives an outage, and ends on Ctrl-C.
