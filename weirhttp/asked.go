@@ -66,7 +66,7 @@ func exhausted(lines []string, now time.Time) time.Duration {
 	}
 	items, _ := sfv.Parse(value) // none, if it is malformed
 	var longest time.Duration
-	members := http.Header{}
+	members := map[string][]string{}
 	for i := range items {
 		if name, text, ok := strings.Cut(items[i].Value.Text, "="); ok && items[i].Value.Kind == sfv.Other {
 			members[name] = append(members[name], text)
@@ -88,12 +88,12 @@ func exhausted(lines []string, now time.Time) time.Duration {
 	if len(members) == 0 {
 		return longest
 	}
-	return used(http.Header{"Remaining": members["remaining"], "Reset": members["reset"]}, "", now)
+	return used(map[string][]string{"Remaining": members["remaining"], "Reset": members["reset"]}, "", now)
 }
 
 // used returns the time of the field Reset if the field Remaining says that nothing
 // remains. Doubled fields are ignored: nobody knows which of them counts.
-func used(h http.Header, prefix string, now time.Time) time.Duration {
+func used(h map[string][]string, prefix string, now time.Time) time.Duration {
 	remaining, reset := h[prefix+"Remaining"], h[prefix+"Reset"]
 	if len(remaining) != 1 || len(reset) != 1 {
 		return 0
