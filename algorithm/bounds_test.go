@@ -128,6 +128,9 @@ func TestInvalidLimit(t *testing.T) {
 		{algorithm.Calendar{Limit: 1, Every: algorithm.Month, Month: 4}, []string{`Calendar.Month is 4: it must be 0, because it applies only to a quarter or a year, and Calendar.Every is "month"`}},
 		{algorithm.Calendar{Limit: 1, Every: algorithm.Year, Month: 13}, []string{"Calendar.Month is 13: it must be the month in which a year starts, from 1 to 12, or 0 for January"}},
 		{algorithm.Calendar{Limit: 1, Every: algorithm.Day, At: 6}, []string{"Calendar.At is 6ns: it must be a time of day, in whole microseconds, from 0 to below 24h: 6*time.Hour is six o'clock"}},
+		{algorithm.Calendar{Limit: 5, Every: algorithm.Day, Carry: 6}, []string{"Calendar.Carry is 6: it must be from 0 to 5"}},
+		{algorithm.Calendar{Limit: 5, Every: algorithm.Day, Carry: -1}, []string{"Calendar.Carry is -1: it must be from 0 to 5"}},
+		{algorithm.Calendar{Limit: algorithm.MaxTokens - 1, Every: algorithm.Day, Carry: 2}, []string{"Calendar.Carry is 2: it must be from 0 to 1"}},
 		{algorithm.Calendar{Limit: 1, Every: algorithm.Day, At: 24 * time.Hour}, []string{"Calendar.At is 24h0m0s: it must be"}},
 	} {
 		l, err := tt.limit.NewLimit()

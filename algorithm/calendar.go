@@ -29,6 +29,16 @@ const (
 // consumed in the period: it is then 0. Up to twice Limit tokens can be consumed
 // around the end of a period: Limit just before the end, and Limit just after it.
 //
+// With a Carry, what is left of a period carries over to the next one:
+//
+//	algorithm.Calendar{Limit: 100, Every: algorithm.Month, Carry: 40}
+//
+// A month opens with 100 tokens, plus those left of the previous month, at most 40. A key
+// that is new, or was not used in the previous month, opens with 140, and after a debt a
+// month opens with 100. Result.Limit is 140, and tokens that did not carry over count as
+// consumed. For a cost above 100, RetryAfter can be the time until the end of the next
+// month. ResetAfter is the time until a month opens with 140, or 0 if all 140 are left.
+//
 // A period starts at the first instant at which a clock in the zone shows its start or a
 // later time. So where clocks are changed, a day can have 23 or 25 hours. A day whose
 // midnight is skipped starts when the clocks are set forward, and a midnight that occurs
@@ -38,19 +48,20 @@ const (
 // clocks: 24 hours, 7, 31, 92 or 366 days.
 //
 // The time zone data of a process, from 1970 to 2112, is part of the script, and a server
-// keeps every script in memory: about 8 kB for each zone and method. A process reads a
-// zone once. After a government has changed a zone, processes can have different data. The
-// current period then keeps its stored end, and the process that makes the first decision
-// of a period determines its end.
+// keeps every script in memory: about 8 kB for each zone and method, or 20 kB with a
+// Carry. A process reads a zone once. After a government has changed a zone, processes can
+// have different data. The current period then keeps its stored end, and the process that
+// makes the first decision of a period determines its end.
 //
-// Force can raise the count above Limit. The debt ends with the period.
+// Force can raise the count above Limit plus Carry. The debt ends with the period.
 //
 // If any field changes, the current period keeps its end and its count. The next period
 // ends as the new fields say, so it can be short: for example, after a change of Zone, up
 // to Limit more tokens can be consumed within hours. If the clock steps back, the period
 // lasts until the clock reaches its end again.
 //
-// A refund returns the tokens of a decision while its period lasts.
+// A refund returns the tokens of a decision while its period lasts. With a Carry, it
+// returns none if Limit, Every, Month, Day or At has changed since, or Carry from or to 0.
 //
 // Source: the billing periods of payment providers, where the 31st is the last day of a
 // shorter month.
@@ -80,6 +91,10 @@ type Calendar struct {
 	// 6*time.Hour is six o'clock. It must be whole microseconds, below 24 hours. 0 means
 	// midnight.
 	At time.Duration `weirfile:"clock"`
+
+	// Carry is the most tokens that carry over from one period to the next, from 0 to
+	// Limit. Limit plus Carry is at most MaxTokens.
+	Carry int64
 }
 
 // day is the length of a day in microseconds, without changes of clocks.
@@ -122,11 +137,14 @@ func (c Calendar) NewLimit() (*contract.Limit, error) {
 		shift += int64(max(c.Day, 1)-1) * day
 		first = int64(max(c.Month, time.January)-time.March+12) % p.every
 	}
-	args := append(consts(c.Limit, p.every, shift, first), store.StringArg(name))
-	window := time.Duration(p.days) * 24 * time.Hour
+	kind, args := z.kind, append(consts(c.Limit, p.every, shift, first), store.StringArg(name))
+	if c.Carry > 0 {
+		kind, args = z.carries, append(args, store.ConstArg(c.Carry))
+	}
+	window, most := time.Duration(p.days)*24*time.Hour, c.Limit+c.Carry
 	return &contract.Limit{
-		Kind: z.kind, Args: args, Capacity: c.Limit, MaxDebt: MaxTokens - c.Limit, Window: window,
-		Carry: counted(c.Limit, window, "the count and the end of the current period stay"),
+		Kind: kind, Args: args, Capacity: most, MaxDebt: MaxTokens - most, Window: window,
+		Carry: counted(most, window, "the count and the end of the current period stay"),
 	}, nil
 }
 
@@ -149,6 +167,8 @@ func (c Calendar) check(p period) error {
 		return contract.Invalid("Calendar.Month is %d: it must be the month in which a %s starts, from 1 to 12, or 0 for January", c.Month, c.Every)
 	case c.At < 0 || c.At >= 24*time.Hour || c.At%time.Microsecond != 0:
 		return contract.Invalid("Calendar.At is %v: it must be a time of day, in whole microseconds, from 0 to below 24h: 6*time.Hour is six o'clock", c.At)
+	case c.Carry < 0 || c.Carry > min(c.Limit, MaxTokens-c.Limit):
+		return contract.Invalid("Calendar.Carry is %d: it must be from 0 to %d: at most Limit, and at most 2^53-1 together with it", c.Carry, min(c.Limit, MaxTokens-c.Limit))
 	}
 	return nil
 }
@@ -160,7 +180,7 @@ type calendar struct {
 	every, shift, first int64
 }
 
-func newCalendar(z *zone, args []store.Arg) contract.Meter {
+func newCalendar(z *zone, args []store.Arg) *calendar {
 	return &calendar{fixedWindow{limit: args[0].Int(), align: 1}, z, args[1].Int(), args[2].Int(), args[3].Int()}
 }
 
@@ -218,4 +238,48 @@ func monthStart(month int64) int64 {
 		days--
 	}
 	return days
+}
+
+// A rollOver is the Meter of a Calendar with a Carry. Its limit is Limit plus Carry, and
+// its count is what the period lacks of it.
+type rollOver struct {
+	calendar
+	carry int64
+}
+
+func newRollOver(z *zone, args []store.Arg) *rollOver {
+	r := &rollOver{*newCalendar(z, args), args[5].Int()}
+	r.limit += r.carry
+	return r
+}
+
+// lacks returns the count with which the period after one with this count opens.
+func (r *rollOver) lacks(count int64) int64 { return max(min(count-r.limit+r.carry, r.carry), 0) }
+
+func (r *rollOver) Advance(now int64, c contract.Cell) contract.Cell {
+	if now >= c.A { // a cell that has not ended is of the previous period
+		c.A, c.B = r.edge(now), r.lacks(c.B)
+	}
+	return c
+}
+
+func (r *rollOver) Ends(c contract.Cell) int64 {
+	if r.lacks(c.B) > 0 {
+		return r.edge(c.A)
+	}
+	return c.A
+}
+
+func (r *rollOver) Ready(_ int64, c contract.Cell, n, _ int64) int64 {
+	if r.limit-r.lacks(c.B) < n {
+		return r.edge(c.A)
+	}
+	return c.A
+}
+
+func (r *rollOver) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
+	if now >= c.A || c.A != ch.Was.A {
+		return c, note
+	}
+	return r.calendar.Refund(now, c, ch, note)
 }

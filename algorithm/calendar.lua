@@ -2,6 +2,8 @@
 --
 -- This file is a template. zone.go replaces @ZONE by the offsets of a time zone: for each offset, when it
 -- starts, in 10 digits, and the offset plus one day, in 6 digits. All are seconds. The last 10 digits are 9.
+-- The lines between @EDGE and @EDGE are also in calendarcarry.lua. They set a local edge to the end of the
+-- period of now.
 --
 -- Local times are what a clock in the zone shows, as if that were UTC: now plus the offset. A period starts
 -- at the first instant at which a clock shows its first local time or a later one.
@@ -19,6 +21,7 @@
 
 -- advance
 if now >= $edge then
+  -- @EDGE
   local zone, every, shift, first = '@ZONE', $every, $shift, $first
   -- Some servers read a text with a leading zero as an octal number, so a 1 stands before the digits.
   local function number(from, to) return (('1' .. string.sub(zone, from, to)) - 10 ^ (to - from + 1)) * 1000000.0 end
@@ -63,6 +66,7 @@ if now >= $edge then
     end
     start, low = stop, low + 1
   until target and edge < stop
+  -- @EDGE
   $edge, $count = edge, 0
 end
 

@@ -31,6 +31,8 @@ func TestCarry(t *testing.T) {
 		{algorithm.FixedWindow{Limit: 5, Window: time.Hour}, algorithm.FixedWindow{Limit: 5, Window: time.Minute}, true, time.Hour},
 		{algorithm.MetadataWindow{Limit: 5, Window: time.Hour}, algorithm.MetadataWindow{Limit: 6, Window: time.Minute}, true, 0},
 		{algorithm.Calendar{Limit: 5, Every: algorithm.Day}, algorithm.Calendar{Limit: 4, Every: algorithm.Month}, true, 24 * time.Hour},
+		{algorithm.Calendar{Limit: 5, Every: algorithm.Day, Carry: 2}, algorithm.Calendar{Limit: 7, Every: algorithm.Month}, true, 24 * time.Hour},
+		{algorithm.Calendar{Limit: 5, Every: algorithm.Day}, algorithm.Calendar{Limit: 5, Every: algorithm.Day, Carry: 1}, true, 0},
 		{algorithm.SlidingLog{Limit: 5, Window: time.Hour}, algorithm.SlidingLog{Limit: 4, Window: time.Minute}, true, time.Minute},
 		{algorithm.SlidingLog{Limit: 5, Window: time.Hour}, algorithm.SlidingLog{Limit: 6, Window: time.Hour}, true, 0},
 		{algorithm.SlidingCounter{Limit: 8, Window: time.Minute}, algorithm.SlidingCounter{Limit: 4, Window: time.Minute}, true, 97_500_016 * us},

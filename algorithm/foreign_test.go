@@ -123,6 +123,7 @@ var hostileLimits = []algorithm.Algorithm{
 	spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 5}, algorithm.Span{Window: time.Second, Limit: 2}),
 	spans(maxSpan/128, algorithm.Span{Window: maxSpan, Limit: algorithm.MaxTokens}),
 	spans(time.Millisecond, algorithm.Span{Window: time.Millisecond, Limit: 1}),
+	algorithm.Calendar{Limit: 5, Every: algorithm.Month, Zone: "Europe/Berlin", Carry: 4},
 }
 
 // If a value was edited by hand and still has the right layout, it is foreign, or the script

@@ -34,6 +34,7 @@ func builtIn(t testing.TB) []*contract.Limit {
 		algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1},
 		algorithm.FixedWindow{Limit: 1, Window: time.Second},
 		algorithm.Calendar{Limit: 1, Every: algorithm.Month, Zone: "Europe/Berlin"},
+		algorithm.Calendar{Limit: 1, Every: algorithm.Day, Zone: "Europe/Berlin", Carry: 1},
 		algorithm.SlidingCounter{Limit: 1, Window: time.Second},
 		algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)},
 		algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)},

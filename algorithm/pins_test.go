@@ -36,6 +36,7 @@ func TestPinnedScripts(t *testing.T) {
 		{"interval of parts", 0, []algorithm.Algorithm{third}},
 		{"window", 0, []algorithm.Algorithm{window}},
 		{"calendar of UTC", 0, []algorithm.Algorithm{algorithm.Calendar{Limit: 1, Every: algorithm.Day}}},
+		{"calendar of UTC with a carry", 0, []algorithm.Algorithm{algorithm.Calendar{Limit: 1, Every: algorithm.Day, Carry: 1}}},
 		{"window with metadata", 0, []algorithm.Algorithm{algorithm.MetadataWindow{Limit: 1, Window: time.Second}}},
 		{"counter", 0, []algorithm.Algorithm{algorithm.SlidingCounter{Limit: 1, Window: time.Second}}},
 		{"bucket", 0, []algorithm.Algorithm{algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)}}},

@@ -12,7 +12,7 @@ import (
 // of a GCRA and of a change of limits are TestThrottleTrace of package rediscell and TestCarry.
 func TestTraces(t *testing.T) {
 	t.Parallel()
-	const s, ms, third = time.Second, time.Millisecond, 333_334 * us
+	const d, s, ms, third = 24 * time.Hour, time.Second, time.Millisecond, 333_334 * us
 	yes := func(left int64, reset time.Duration) verdict {
 		return verdict{Allowed: true, Remaining: left, ResetAfter: reset}
 	}
@@ -48,6 +48,22 @@ func TestTraces(t *testing.T) {
 			{400 * ms, 3, 0, yes(0, 600*ms)},
 			{s - us, 1, 0, no(0, us, us)},
 			{s, 3, 0, yes(0, s)},
+		}},
+		{"the rest of a day carries over", algorithm.Calendar{Limit: 5, Every: algorithm.Day, Carry: 2}, []step{
+			{0, 0, 0, yes(7, 0)}, // never used
+			{0, 8, 0, no(7, 0, never)},
+			{0, 5, 0, yes(2, d)},
+			{d, 6, 0, yes(1, 2*d)},
+			{d, 2, 0, no(1, 2*d, d)},
+			{d, 7, 0, no(1, 2*d, 2*d)}, // the next day opens with 6
+			{2*d - us, 2, 0, no(1, d+us, us)},
+			{2 * d, 6, 0, yes(0, 2*d)},
+			{3 * d, 6, 0, no(5, d, d)},
+			{3 * d, 5, 0, yes(0, 2*d)},
+			{2 * d, 1, 0, no(0, 3*d, 2*d)}, // the clock stepped back
+			{5*d - us, 0, 0, yes(5, us)},
+			{5 * d, 7, 0, yes(0, 2*d)},
+			{99 * d, 7, 0, yes(0, 2*d)},
 		}},
 		{"tokens are refilled one by one", algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3)}, []step{
 			{0, 6, 0, no(5, 0, never)},

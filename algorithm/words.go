@@ -133,6 +133,9 @@ func (c Calendar) Describe() string {
 	if len(start) > 0 {
 		text += ", which starts " + strings.Join(start, " ")
 	}
+	if c.Carry > 0 {
+		text += fmt.Sprintf(", and up to %d more left over from the previous %s", c.Carry, c.Every)
+	}
 	return text
 }
 

@@ -15,10 +15,14 @@ import (
 //go:embed calendar.lua
 var calendarLua string
 
-// A zone is a time zone: the kind of its calendars, and the offsets in the kind's Lua.
+//go:embed calendarcarry.lua
+var calendarCarryLua string
+
+// A zone is a time zone: the kinds of its calendars, and the offsets in the kinds' Lua.
 type zone struct {
 	offsets []offset // the last has no offset, and starts after all times
 	kind    *contract.MeterKind
+	carries *contract.MeterKind // of calendars with a Carry; it uses the keys and values of kind
 }
 
 // An offset is what is added to a time, from start on, for the local time. Both are
@@ -77,8 +81,8 @@ func loadZone(name string) (*zone, error) {
 	return z, nil
 }
 
-// newZone returns the zone with the offsets of loc, from 1970 until a year after the
-// latest time of a decision.
+// newZone returns the zone with the offsets of loc, from 1970 until two years after the
+// latest time of a decision. Without a Carry, a script needs only one of them.
 func newZone(loc *time.Location) (*zone, error) {
 	z := &zone{}
 	var text strings.Builder
@@ -91,7 +95,7 @@ func newZone(loc *time.Location) (*zone, error) {
 			fmt.Fprintf(&text, "%010d%06d", at.Unix(), seconds+day/1e6)
 		}
 		_, end := at.ZoneBounds()
-		if end.IsZero() || end.UnixMicro() > maxSpan+400*day {
+		if end.IsZero() || end.UnixMicro() > maxSpan+800*day {
 			break
 		}
 		if !end.After(at) { // on the last day of a leap year: for ZoneBounds, each year has 365 days
@@ -101,15 +105,22 @@ func newZone(loc *time.Location) (*zone, error) {
 	}
 	const last int64 = 9_999_999_999 // seconds: in 2286
 	z.offsets = append(z.offsets, offset{start: last * 1e6})
-	fmt.Fprint(&text, last)
+	lua := func(offsets string) string {
+		return strings.Replace(calendarLua, "'@ZONE'", fmt.Sprintf("'%s%d'", offsets, last), 1)
+	}
 	z.kind = &contract.MeterKind{
 		Head: contract.Head{
 			Name: "calendar", Tag: store.Tag{'y', '1'}, Cell: "edge count", Args: "limit every shift first zone:text",
-			Lua: strings.Replace(calendarLua, "'@ZONE'", "'"+text.String()+"'", 1),
+			Lua: lua(text.String()[:16*(z.at(maxSpan+400*day)+1)]),
 		},
 		Absolute: true,
 		Meter:    func(args []store.Arg) contract.Meter { return newCalendar(z, args) },
 	}
+	z.carries = &contract.MeterKind{
+		Head: z.kind.Head, Carries: true, Meter: func(args []store.Arg) contract.Meter { return newRollOver(z, args) },
+	}
+	z.carries.Args += " carry"
+	z.carries.Lua = strings.ReplaceAll(calendarCarryLua, "@EDGE\n", strings.Split(lua(text.String()), "-- @EDGE\n")[1])
 	return z, nil
 }
 

@@ -362,10 +362,22 @@ func unknownAhead(most func(args []store.Arg) int64) flaw {
 // nextEdge changes the end of a new period of a Calendar.
 func nextEdge(change func(now, edge int64, args []store.Arg) int64) flaw {
 	return badAdvance(func(m contract.Meter, now int64, c contract.Cell, args []store.Arg) contract.Cell {
+		next := m.Advance(now, c)
 		if now >= c.A {
-			return contract.Cell{A: change(now, m.Advance(now, c).A, args)}
+			next.A = change(now, next.A, args)
 		}
-		return c
+		return next
+	})
+}
+
+// opens changes the count with which a period of a Calendar with a Carry starts.
+func opens(change func(before, count int64, args []store.Arg) int64) flaw {
+	return badAdvance(func(m contract.Meter, now int64, c contract.Cell, args []store.Arg) contract.Cell {
+		next := m.Advance(now, c)
+		if now >= c.A && len(args) > 5 {
+			next.B = change(c.B, next.B, args)
+		}
+		return next
 	})
 }
 

@@ -133,6 +133,18 @@ var algorithmMutants = []mutant{
 		return edge
 	}))},
 	{"an overdrawn period has a token", "Calendar/Same", nil, bad(algorithm.Calendar{}, overdrawn)},
+	{"what is left is lost", "Calendar/Same", nil, bad(algorithm.Calendar{}, opens(func(_, _ int64, args []store.Arg) int64 { return args[5].Int() }))},
+	{"what was consumed carries over", "Calendar/Same", nil, bad(algorithm.Calendar{}, opens(func(_, _ int64, _ []store.Arg) int64 { return 0 }))},
+	{"a debt carries over", "Calendar/Same", nil, bad(algorithm.Calendar{}, opens(func(before, count int64, args []store.Arg) int64 {
+		if count == args[5].Int() {
+			return before - args[0].Int()
+		}
+		return count
+	}))},
+	{"a state ends with its period", "Calendar/Same", nil, bad(algorithm.Calendar{}, flaw{meter: func(m *badMeter, _ []store.Arg) { m.ends = func(c contract.Cell) int64 { return c.A } }})},
+	{"a cost above the next period waits for it", "Calendar/Exact", nil, bad(algorithm.Calendar{}, badReady(func(_ contract.Meter, _ int64, c contract.Cell, _, _ int64) int64 { return c.A }))},
+	{"a refund reaches the next period", "Calendar/Refund", nil, bad(algorithm.Calendar{}, badRefund(func(c contract.Cell, ch *contract.Charge, _ *contract.Cell) { ch.Was.A = c.A }))},
+	{"a Settle mixes two periods", "Calendar/Refund", nil, bad(algorithm.Calendar{}, flaw{kind: func(k *contract.MeterKind) { k.Carries = false }})},
 	{"an end ahead of now is forgotten", "Calendar/Backwards", nil, bad(algorithm.Calendar{}, unknownAhead(func([]store.Arg) int64 { return hour }))},
 
 	{"the window before weighs nothing", "SlidingCounter/Same", nil, bad(algorithm.SlidingCounter{}, badRoom(func(m contract.Meter, now, at int64, c contract.Cell) int64 {

@@ -42,6 +42,7 @@ func TestWords(t *testing.T) {
 		"concurrency: 2 leases at once, each for up to 30 s":                                    algorithm.Concurrency{Limit: 2, Lease: 30 * time.Second},
 		"pause: no limit, unless the key is paused":                                             algorithm.Pause{},
 		"calendar: 10 tokens in each week, which starts on Monday at 06:00:00 in Europe/Berlin": algorithm.Calendar{Limit: 10, Every: algorithm.Week, Day: 1, At: 6 * time.Hour, Zone: "Europe/Berlin"},
+		"calendar: 1 token in each month, and up to 1 more left over from the previous month":   algorithm.Calendar{Limit: 1, Every: algorithm.Month, Carry: 1},
 	} {
 		r := explained(t, weirtest.New(t, memory.New(nil), a), "ann").Rules[0]
 		if got := r.Algorithm + ": " + r.Words; got != want || r.Name != r.Algorithm {

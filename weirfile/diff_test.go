@@ -27,6 +27,7 @@ func TestCarriesOver(t *testing.T) {
 		{"leaky bucket, rate: 10 per minute, queue: 2", "leaky bucket, rate: 10 per second, queue: 99", "18s", "5s", Estimated},
 		{"fixed window, limit: 3, window: 1m", "fixed window, limit: 100, window: 1m", "96 left", "1m0s", Kept},
 		{"calendar, limit: 3, every: day", "calendar, limit: 100, every: day", "96 left", "24h0m0s", Kept},
+		{"calendar, limit: 3, every: day", "calendar, limit: 60, every: day, carry: 40", "96 left", "24h0m0s", Kept},
 		{"sliding log, limit: 3, window: 1m", "sliding log, limit: 100, window: 1m", "96 left", "1m0s", Kept},
 		{"sliding counter, limit: 3, window: 1m", "sliding counter, limit: 100, window: 1m", "96 left", "1m57.6", Kept},
 		{"sliding buckets, width: 1s, spans: [{window: 1m, limit: 3}]", "sliding buckets, width: 1s, spans: [{window: 1m, limit: 100}]", "96 left", "1m0s", Kept},

@@ -26,7 +26,7 @@ var builtin = []struct {
 	{algorithm.SlidingBuckets{}, ""},
 	{algorithm.TokenBucket{}, ""},
 	{algorithm.LeakyBucket{}, "queue"},
-	{algorithm.Calendar{}, "zone month day at"},
+	{algorithm.Calendar{}, "zone month day at carry"},
 	{algorithm.MetadataWindow{}, ""},
 	{algorithm.Concurrency{}, ""},
 	{algorithm.Pause{}, ""},

@@ -32,6 +32,7 @@ func TestAlgorithms(t *testing.T) {
 		"algorithm: metadata window, limit: 3, window: 30s, aligned: true":        algorithm.MetadataWindow{Limit: 3, Window: 30 * time.Second, Aligned: true},
 		"algorithm: concurrency, limit: 3, lease: 2m":                             algorithm.Concurrency{Limit: 3, Lease: 2 * time.Minute},
 		"algorithm: calendar, limit: 3, every: day":                               algorithm.Calendar{Limit: 3, Every: algorithm.Day},
+		"algorithm: calendar, limit: 3, every: month, carry: 2":                   algorithm.Calendar{Limit: 3, Every: algorithm.Month, Carry: 2},
 		"algorithm: calendar, limit: 3, every: day, zone: Europe/Berlin":          algorithm.Calendar{Limit: 3, Every: algorithm.Day, Zone: "Europe/Berlin"},
 		"algorithm: calendar, limit: 3, every: week, day: sunday":                 algorithm.Calendar{Limit: 3, Every: algorithm.Week, Day: 7},
 		`algorithm: calendar, limit: 3, every: month, day: 17, at: "06:30"`:       algorithm.Calendar{Limit: 3, Every: algorithm.Month, Day: 17, At: 6*time.Hour + 30*time.Minute},

@@ -66,6 +66,12 @@ type MeterKind struct {
 	// limit. The script then keeps a key's TTL where possible, which costs a server less.
 	Absolute bool
 
+	// Carries is true if tokens left of a window carry over to the next one. Cells of two
+	// windows can then end at the same time, so the first integer of the cell must tell the
+	// windows apart: a Settle adds to a decision only in its own window. Carries has no
+	// effect if there is a Note.
+	Carries bool
+
 	// Queues is true if requests leave one at a time, as with algorithm.LeakyBucket.
 	// Package prefetch rejects such a rule.
 	Queues bool

@@ -19,6 +19,7 @@ var (
 	slow    = algorithm.TokenBucket{Refill: algorithm.PerSecond(1), Capacity: 5}
 	fast    = algorithm.TokenBucket{Refill: algorithm.PerSecond(10), Capacity: 5}
 	lease   = algorithm.Concurrency{Limit: 1, Lease: time.Second}
+	carries = algorithm.Calendar{Limit: 5, Every: algorithm.Month, Carry: 4}
 )
 
 // formCases are the boundaries.
@@ -102,6 +103,17 @@ var formCases = func() []formCase {
 			{limit: fast, verb: script.Settle, after: 3*time.Second - us, cost: 3, want: 1},
 			{limit: slow, verb: script.Settle, after: 3*time.Second - us, cost: 2, want: 1},
 			{limit: slow, verb: script.Settle, after: 3 * time.Second, cost: 3},
+		}},
+		{"a decision is settled in the next period, and then refunded", []formCall{
+			{limit: carries, verb: script.ConsumeMark, cost: 8, want: 1},
+			{limit: carries, verb: script.Refund, after: 31*24*time.Hour - us, want: 1},
+			{limit: carries, verb: script.ConsumeMark, cost: 8, after: 31*24*time.Hour - us, want: 1},
+			{limit: carries, verb: script.Refund, after: 31 * 24 * time.Hour},
+			{limit: carries, after: 31 * 24 * time.Hour, cost: 2, want: 1},
+			{limit: carries, verb: script.Settle, after: 31 * 24 * time.Hour, cost: 9, want: 1},
+			{limit: carries, verb: script.Refund, after: 31 * 24 * time.Hour, want: 1},
+			{limit: carries, after: 31 * 24 * time.Hour, cost: 5},
+			{limit: carries, after: 31 * 24 * time.Hour, cost: 4, want: 1},
 		}},
 		{"a Force leaves a debt", []formCall{
 			{limit: whole, verb: script.ForceMark, cost: 9, want: 9},

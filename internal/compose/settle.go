@@ -189,7 +189,7 @@ func (r *run) addTo(i int, h *held, m *store.Nums, k, total, asked int64) error 
 	held, was := k, toCell(m.N[script.MarkHead:script.MarkHead+s.cell])
 	h.take(k)
 	if m.Len > 0 && r.sameFit(i, m) && h.tail && h.nums.N[s.cell] == m.N[script.MarkGen] &&
-		(s.notes() && h.cell == was && h.nums.N[s.cell+1] == m.N[script.MarkHead+s.cell] || !s.notes() && h.ends == s.meter.Ends(was)) {
+		(s.notes() && h.cell == was && h.nums.N[s.cell+1] == m.N[script.MarkHead+s.cell] || !s.notes() && h.ends == s.meter.Ends(was) && (!s.kind.Carries || h.next.A == was.A)) {
 		held += m.N[script.MarkHeld]
 	}
 	h.set(&h.nums, h.next, gen)

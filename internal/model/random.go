@@ -179,10 +179,12 @@ func (s Sizes) SlidingBuckets(r *rand.Rand) algorithm.Algorithm {
 
 // Calendar returns a random Calendar. Some of its zones change their clocks.
 func (s Sizes) Calendar(r *rand.Rand) algorithm.Algorithm {
-	return s.CalendarIn(r, Pick(r, "", "Europe/Berlin", "America/Havana", "Africa/Cairo", "Asia/Kathmandu", "Pacific/Apia"))
+	c := s.CalendarIn(r, Pick(r, "", "Europe/Berlin", "America/Havana", "Africa/Cairo", "Asia/Kathmandu", "Pacific/Apia"))
+	c.Carry = Pick(r, 0, 1, r.Int64N(c.Limit)+1) % (min(c.Limit, algorithm.MaxTokens-c.Limit) + 1)
+	return c
 }
 
-// CalendarIn returns a random Calendar in a zone.
+// CalendarIn returns a random Calendar without a Carry in a zone.
 func (s Sizes) CalendarIn(r *rand.Rand, zone string) algorithm.Calendar {
 	c := algorithm.Calendar{
 		Limit: s.Limit(r),

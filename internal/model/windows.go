@@ -46,6 +46,7 @@ func sum(list []*Tally) (n int64) {
 type window struct {
 	algorithm.FixedWindow
 	dates Dates // of a Calendar
+	lost  int64 // the part of Carry that did not carry over to this period
 	*Tally
 }
 
@@ -59,7 +60,7 @@ func (w *window) Set(a algorithm.Algorithm) {
 	case algorithm.Calendar:
 		w.dates = NewDates(a)
 		longest := map[algorithm.Period]time.Duration{algorithm.Day: 1, algorithm.Week: 7, algorithm.Month: 31, algorithm.Quarter: 92, algorithm.Year: 366}
-		w.FixedWindow = algorithm.FixedWindow{Limit: a.Limit, Window: longest[a.Every] * day}
+		w.FixedWindow = algorithm.FixedWindow{Limit: a.Limit + a.Carry, Window: longest[a.Every] * day}
 	}
 	if w.Tally == nil {
 		w.Tally = new(Tally)
@@ -73,15 +74,20 @@ func (w *window) Spans() []algorithm.Span {
 func (w *window) counts(now int64, t *Tally) bool { return t == w.Tally && now < w.At }
 
 func (w *window) Used(at int64, _ algorithm.Span) int64 {
-	if at >= w.At {
-		return 0
+	carry, used := w.dates.Carry, w.lost+w.N
+	switch left := max(w.Limit-used, 0); {
+	case at < w.At:
+		return used
+	case left < carry && at < w.dates.End(time.UnixMicro(w.At)).UnixMicro():
+		return carry - left
 	}
-	return w.N
+	return 0
 }
 
 func (w *window) Take(now, n int64) *Tally {
 	length := w.Window.Microseconds()
-	if w.Used(now, algorithm.Span{}) == 0 {
+	if used := w.Used(now, algorithm.Span{}); used == 0 || now >= w.At {
+		w.lost = used
 		switch w.Tally = new(Tally); {
 		case w.dates.loc != nil:
 			w.At = w.dates.End(time.UnixMicro(now)).UnixMicro()

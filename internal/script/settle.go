@@ -180,6 +180,9 @@ func (s *Source) addCell(w *writer, r *Rule, v Verb) {
 	tail := append([]string{"gen"}, r.Note...)
 	w.f("if tail%d == '' then tail%d, %s = ' ', %s + 0.0%s end\n", i, i, r.suffix(tail, "", ", "), s.shared(v, ArgGen), strings.Repeat(", 0", len(r.Note)))
 	w.f("%slocal ends%slocal from = ends - ends %% 1048576\n%s", r.sections["take"][1:], r.sections["ends"], luaLife)
+	if r.Meter.Carries {
+		w.f("if %s%d ~= %s then same = nil end\n", r.Cell[0], i, was[0])
+	}
 	if len(r.Note) == 0 {
 		w.f("if ends == same then held = held + m[%d][2] end\n", i)
 	}

@@ -49,6 +49,7 @@ var BuiltIn = []*Subject{
 		New:  model.Usual.Calendar,
 		Huge: []algorithm.Algorithm{
 			algorithm.Calendar{Limit: algorithm.MaxTokens, Every: algorithm.Day},
+			algorithm.Calendar{Limit: 1 << 52, Every: algorithm.Month, Zone: "Europe/Berlin", Carry: 1<<52 - 1},
 			algorithm.Calendar{Limit: algorithm.MaxTokens, Every: algorithm.Year, Zone: "Europe/Berlin", Month: time.December, Day: 31, At: 24*time.Hour - time.Microsecond},
 		},
 		lacks: []string{"MaxWait"},

@@ -19,6 +19,7 @@ func checkRefund(t *T) {
 		name := "refund" + strconv.Itoa(h)
 		t.refunds(a, name+"once")
 		t.refundBehind(a, name+"behind")
+		t.refundSettled(a, name+"settled")
 		for i := range 4 {
 			t.refundHistory(r, a, name+"."+strconv.Itoa(i), i%2 == 1)
 		}
@@ -189,6 +190,28 @@ func (t *T) refundBehind(a algorithm.Algorithm, name string) {
 	after := p.Both(peek)
 	if most := t.without(a, c, past, peek).Remaining; after.Remaining > max(before.Remaining, most) {
 		t.Errorf("%+v: a refund of %d tokens, most of which had been refilled, turned\n     %+v\ninto %+v, and without the refunded requests %d tokens were left", a, cost, before, after, most)
+	}
+}
+
+// refundSettled consumes all tokens by one decision, waits for the next token, settles
+// the decision at one token more, and refunds it. No more tokens are then left than
+// without it.
+func (t *T) refundSettled(a algorithm.Algorithm, name string) {
+	c := decisions.NewClock()
+	p, key := t.Pair(c, decisions.One(a)), weir.KeyOf(name)
+	all := weir.Request{Key: key, Cost: t.Fitting(a, t.LimitOf(a).Capacity), ID: "all"}
+	peek := weir.Request{Key: key, Op: weir.Peek}
+	if t.LimitOf(a).MaxDebt == 0 || !p.Both(all).Allowed || p.Both(peek).RetryAfter > tooFar {
+		return
+	}
+	c.Advance(p.Both(peek).RetryAfter)
+	some := weir.Request{Key: key, Op: weir.TakeUpTo, Cost: max(p.Both(peek).Remaining/2, 1)}
+	past := history{{at: c.Micros, req: some}}
+	p.Both(some)
+	p.Both(weir.Request{Key: key, Op: weir.Settle, ID: "all", Actual: weir.ActualCost(all.Cost + 1)})
+	p.Refund("all", name)
+	if after, most := p.Both(peek), t.without(a, c, past, peek); after.Remaining > most.Remaining {
+		t.Errorf("%+v: a decision was settled at one token more, and refunded: got %+v, want at most the tokens without it: %+v", a, after, most)
 	}
 }
 
