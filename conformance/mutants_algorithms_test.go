@@ -173,7 +173,7 @@ var algorithmMutants = []mutant{
 		}
 	})},
 	{"a reset deletes the first key alone", "SlidingBuckets/Reset", []string{"Limiter/Histories"}, dels(named("slidingbuckets.reset"), func(i int) bool { return i == 0 })},
-	{"two hundred keys are too many", "SlidingBuckets/Mix", nil, mutation{eval: func(c call) ([]store.Value, error) {
+	{"two hundred keys are too many", "SlidingBuckets/Mix", []string{"Store/Keys"}, mutation{eval: func(c call) ([]store.Value, error) {
 		if len(c.keys) > 200 && c.s != scripts.Look {
 			return c.reply, fmt.Errorf("%w: too many keys", store.ErrScript)
 		}
