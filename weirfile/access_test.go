@@ -147,6 +147,27 @@ func TestDiffOfAccess(t *testing.T) {
 			t.Errorf("%s to %s: got %v, want %s", c.from, c.to, changes, c.want)
 		}
 	}
+	two := func(more string) *File {
+		return parse(t, "policies: {api: {segments: [tenant, user], rules: {r: {algorithm: fixed window, limit: 1, window: 1h}}, plans: {p: {r: {limit: 2}}}, overrides: [{match: {tenant: a}, blocked: true}"+more+"]}}\n", nil)
+	}
+	allowed, blocked := two(", {match: {tenant: a, user: u}, plan: p}"), two(", {match: {tenant: a, user: u}, rules: {r: {limit: 2}}}")
+	const change = `policy "api", override of ["a" "u"]: kept: `
+	for _, c := range []struct {
+		from, to *File
+		want     string
+	}{
+		{allowed, blocked, change + "limited by the rules becomes blocked: true"},
+		{blocked, allowed, change + "blocked: true becomes limited by the rules"},
+		{two(""), allowed, change + "blocked: true becomes limited by the rules"},
+		{allowed, two(""), change + "limited by the rules becomes blocked: true"},
+	} {
+		if changes := fmt.Sprint(Diff(c.from, c.to)); !strings.Contains(changes, c.want) {
+			t.Errorf("got %s, want %s", changes, c.want)
+		}
+	}
+	if changes := Diff(two(""), blocked); strings.Contains(fmt.Sprint(changes), "becomes blocked") {
+		t.Errorf("got %v, want no change of the access", changes)
+	}
 	f := parse(t, tree, nil)
 	if got := f.policies[0].shown(f.policies[0].Overrides[0].Key, f.policies[0]); got[0] != "acme" || got[1] != "(any)" {
 		t.Errorf("got %q", got)

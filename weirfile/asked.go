@@ -104,6 +104,21 @@ func (a *answers) get(policy string, key *weir.Key) *answer {
 	return found
 }
 
+// unbind forgets what the answers are bound to.
+func (a *answers) unbind() {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for _, list := range []map[asked]*answer{a.recent, a.older} {
+		for _, one := range list {
+			if s := one.state.Load(); s != nil {
+				free := *s
+				free.of, free.change = nil, nil
+				one.state.CompareAndSwap(s, &free)
+			}
+		}
+	}
+}
+
 // ask returns what is known about the override of a key. It calls Options.Override if the
 // result is missing or too old.
 func (l *Limits) ask(ctx context.Context, b *bound, key *weir.Key) (*answerState, error) {

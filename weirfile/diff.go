@@ -1,6 +1,7 @@
 package weirfile
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -179,6 +180,11 @@ func (d *differ) overrides(old, p *Policy) {
 	for i := range old.Overrides {
 		before[old.Overrides[i].Key] = &old.Overrides[i]
 	}
+	was, now := old.accesses(), p.accesses()
+	compare := func(c Change, from, to *Override) {
+		key := cmp.Or(to.Key, from.Key)
+		d.limits(c, old, p, &change{rules: old.effective(from).rules, access: was(key)}, &change{rules: p.effective(to).rules, access: now(key)})
+	}
 	for i := range p.Overrides {
 		o := &p.Overrides[i]
 		c := Change{Policy: p.Name, Key: p.shown(o.Key, old), Line: o.at.line}
@@ -189,14 +195,31 @@ func (d *differ) overrides(old, p *Policy) {
 			d.add(c)
 			was = &Override{} // the limits of the policy
 		}
-		d.limits(c, old, p, old.effective(was), p.effective(o))
+		compare(c, was, o)
 	}
 	for i := range old.Overrides {
 		if o := &old.Overrides[i]; before[o.Key] != nil {
 			c := Change{Policy: p.Name, Key: old.shown(o.Key, p), Effect: Removed, Text: "callers have the limits of their plan, and keep their state"}
 			d.add(c)
-			d.limits(c, old, p, old.effective(o), &change{})
+			compare(c, o, &Override{})
 		}
+	}
+}
+
+// accesses returns a function that says how the overrides of a valid file limit a match, or
+// its callers if it names all segments.
+func (p *Policy) accesses() func(weir.Key) Access {
+	b := &bound{Policy: p}
+	for i := range p.Overrides {
+		b.add(&p.Overrides[i], p.effective(&p.Overrides[i]))
+	}
+	return func(key weir.Key) (a Access) {
+		for _, m := range b.matches {
+			if o := m.of(&key, len(p.segments())); o != nil && o.sets {
+				a = o.access
+			}
+		}
+		return a
 	}
 }
 

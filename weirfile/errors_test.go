@@ -188,7 +188,7 @@ func TestMistakes(t *testing.T) {
 		{"plan: pro", "blocked: yes", `26:18 an override: blocked is "yes": it must be true, or be left out`},
 		{"plan: pro", "plan: pro\n        blocked: true", `25:9 an override is blocked, and has a plan or rules: it must have only one of them`},
 		{"plan: pro", "unlimited: true\n        blocked: true", `27:18 an override is unlimited and blocked: it must be one of them`},
-		{"plan: pro", "unlimited: {}", `25:9 an override has neither`},
+		{"plan: pro", "unlimited: {}", `26:20 an override: unlimited must be true, or be left out`},
 		{"user: {limit: 5000}", "blocked: true\n        user: {limit: 5000}", `22:7 plan "pro" is blocked, and has rules: it must have only one of them`},
 		{"user: {limit: 5000}", "unlimited: 1", `23:20 plan "pro": unlimited is "1": it must be true, or be left out`},
 		{"user: {limit: 5000}", "blocked: true\n        unlimited: true", `24:20 plan "pro" is unlimited and blocked: it must be one of them`},
@@ -196,6 +196,7 @@ func TestMistakes(t *testing.T) {
 		{good, strings.Replace(narrow, "OVERRIDES", "[{match: {user: ann}, rules: {all: {limit: 2}}}]", 1), `8:46 the override: rule "all" counts all callers with the same tenant and host together`},
 		{good, strings.Replace(wide, "OVERRIDES", "[{match: {tenant: a}, rules: {all: {limit: 2}}}, {match: {user: b}, plan: pro}]", 1), `8:65 the override and that on line 8 can match one key, and set the same with equally many segments: let both name the same segments`},
 		{good, strings.Replace(wide, "OVERRIDES", "[{match: {tenant: a, user: b}, blocked: true}, {match: {user: b, host: c}, unlimited: true}]", 1), `8:63 the override and that on line 8 can match one key`},
+		{good, strings.Replace(wide, "OVERRIDES", "[{match: {tenant: a}, blocked: true}, {match: {tenant: b}, unlimited: true}, {match: {user: b}, blocked: true}]", 1), `8:93 the override and that on line 8 can match one key`},
 	} {
 		text := strings.Replace(good, c.old, c.given, 1)
 		_, err := Parse("x.yaml", []byte(text), nil)

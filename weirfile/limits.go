@@ -197,9 +197,9 @@ func (l *Limits) find(ctx context.Context, policy, plan string, key *weir.Key) (
 			s.Plan, s.Override, s.Asked, s.Line = cmp.Or(o.Plan, s.Plan), true, line == 0, line
 		}
 	}
+	var found *answerState
 	if l.asked != nil {
-		found, err := l.ask(ctx, b, key)
-		if err != nil {
+		if found, err = l.ask(ctx, b, key); err != nil {
 			return nil, Source{}, err
 		}
 		set(found.change, &found.override, 0)
@@ -208,6 +208,9 @@ func (l *Limits) find(ctx context.Context, policy, plan string, key *weir.Key) (
 		if o := m.of(key, len(b.segments())); o != nil {
 			set(o.change, o.override, o.override.at.line)
 		}
+	}
+	if found != nil && found.change != nil && found.change.access == Blocked {
+		set(found.change, &found.override, 0)
 	}
 	if err != nil {
 		return nil, Source{}, err

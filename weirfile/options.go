@@ -30,9 +30,10 @@ type Options struct {
 	Algorithms map[string]algorithm.Algorithm
 
 	// Override returns the override of a key, for example from a database. found is false
-	// if the key has none. What overrides of the file set wins. For keeps the result for
-	// OverrideAge. Several goroutines can call it at once, but never for the same key. Other
-	// requests use its last result, or wait for the first until their contexts end.
+	// if the key has none. What overrides of the file set wins, but a caller whom Override
+	// blocks stays blocked. For keeps the result for OverrideAge. Several goroutines can
+	// call it at once, but not for a key whose result is kept. Other requests use its last
+	// result, or wait for the first until their contexts end.
 	//
 	// After an error, or an override that is not valid, the last result stays in use, or
 	// the limits of the plan or the policy if there is none. OnError and Status report

@@ -23,8 +23,9 @@ func (r *reader) overrides(n *yaml.Node, what string, p *Policy) {
 		m := r.fields(item, "an override")
 		match, plan, rules := m.take("match"), m.take("plan"), m.take("rules")
 		for _, access := range []Access{Unlimited, Blocked} {
-			if n := m.values[string(access)]; r.access(string(access), n, "an override", &o.Access) {
-				m.take(string(access))
+			if n := m.take(string(access)); n != nil && !r.access(string(access), n, "an override", &o.Access) {
+				r.fail(placeOf(n), "an override: %s must be true, or be left out", access)
+				o.Access = access
 			}
 		}
 		r.rest(m, "an override", overrideFields)
@@ -48,6 +49,8 @@ func (r *reader) overrides(n *yaml.Node, what string, p *Policy) {
 			o.Plan = base.Name
 		}
 		switch {
+		case base != nil && base.Access != Limited && rules != nil:
+			r.fail(o.at, "an override has rules, and plan %q, which is %s: it must have only one of them", base.Name, base.Access)
 		case o.Access != Limited && (plan != nil || rules != nil):
 			r.fail(o.at, "an override is %s, and has a plan or rules: it must have only one of them", o.Access)
 		case rules != nil:
@@ -136,11 +139,21 @@ func (p *Policy) change(o *Override) (*change, error) {
 	for _, i := range p.named(o) {
 		names = append(names, p.segments()[i])
 	}
+	if len(names) == 0 {
+		return c, fmt.Errorf("its Key names no segment: leave it zero for the whole key, or name at least one")
+	}
+	if _, known := inFile[o.Access]; !known {
+		return c, fmt.Errorf("its Access is %q: it must be Limited, Unlimited or Blocked", o.Access)
+	}
 	identifies := func(by []string) bool {
 		return by == nil || !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(by, name) })
 	}
 	for _, rule := range o.Rules {
-		if own := p.rule(rule.Name); own != nil && !identifies(own.By) {
+		own := p.rule(rule.Name)
+		if own == nil {
+			return c, unknown("rule", rule.Name, fmt.Sprintf("policy %q", p.Name), namesOf(p.Rules, func(r weir.Rule) string { return r.Name }))
+		}
+		if !identifies(own.By) {
 			return c, fmt.Errorf("rule %q counts all callers with the same %s together, so it cannot be set for some of them: match only %s", rule.Name, strings.Join(own.By, " and "), example(own.By))
 		}
 	}
@@ -245,11 +258,13 @@ func (m *match) of(key *weir.Key, segments int) *overrideLimits {
 	return nil
 }
 
-// ambiguous reports overrides with equally many segments that set one rule of a key.
+// ambiguous reports overrides with equally many segments that set one rule of a key, or let
+// it be limited, unlimited or blocked in different ways.
 func (r *reader) ambiguous(b *bound) {
 	type setting struct {
 		shared weir.Key // the segments that both name
 		rule   string   // "" for the access
+		access Access
 	}
 	for i, m := range b.matches {
 		for _, other := range b.matches[i+1:] {
@@ -258,13 +273,22 @@ func (r *reader) ambiguous(b *bound) {
 			}
 			both := slices.DeleteFunc(slices.Clone(m.segments), func(n int) bool { return !slices.Contains(other.segments, n) })
 			first := map[setting]*Override{}
-			for _, list := range []*match{m, other} {
-				for key, o := range list.overrides {
-					for _, name := range o.settings() {
-						one := setting{part(key.Segments(), both), name}
-						if was := first[one]; list == m {
-							first[one] = o.override
-						} else if was != nil {
+			for key, o := range m.overrides {
+				for _, name := range o.settings() {
+					one := setting{part(key.Segments(), both), name, ""}
+					if name == "" {
+						one.access = o.access
+					}
+					if was := first[one]; was == nil || o.override.at.line < was.at.line {
+						first[one] = o.override
+					}
+				}
+			}
+			for key, o := range other.overrides {
+				for _, name := range o.settings() {
+					for access := range inFile {
+						was := first[setting{part(key.Segments(), both), name, access}]
+						if was != nil && (name != "" || access != o.access) {
 							r.fail(o.override.at, "the override and that on line %d can match one key, and set the same with equally many segments: let both name the same segments", was.at.line)
 							break
 						}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,6 +41,7 @@ const tree = `policies:
       - {match: {tenant: omni, user: bad, host: ok}, plan: pro}
       - {match: {tenant: soylent}, plan: gone}
       - {match: {tenant: soylent, user: ann}, plan: free}
+      - {match: {tenant: evil, host: h}, blocked: true}
 `
 
 // An override sets exactly the rules that contain all its segments, and the one with the most
@@ -170,6 +172,10 @@ func TestOverrideFunctionMatches(t *testing.T) {
 		{Override{Key: weir.KeyOf("other", "", ""), Plan: "pro"}, "x u h", "all 10, user 50, tenant 100", "the Key of the result does not match the key"},
 		{Override{}, "x u h", "all 10, user 50, tenant 100", "it sets no limit"},
 		{Override{Access: Blocked}, "x u h", "blocked", ""},
+		{Override{Access: Blocked}, "umbra u h", "blocked", ""}, // a plan of the file does not let the caller in again
+		{Override{Access: "Blocked"}, "x u h", "all 10, user 50, tenant 100", `its Access is "Blocked": it must be Limited, Unlimited or Blocked`},
+		{Override{Key: weir.KeyOf("", "", ""), Rules: []weir.Rule{rule("tenant", 17)}}, "x u h", "all 10, user 50, tenant 100", "its Key names no segment"},
+		{Override{Rules: []weir.Rule{rule("", 17)}}, "x u h", "all 10, user 50, tenant 100", `policy "api" has no rule ""`},
 	} {
 		next = c.next
 		l := limitsOfText(t, tree, &Options{Override: func(context.Context, string, weir.Key) (Override, bool, error) { return next, true, nil }})
@@ -217,5 +223,29 @@ func TestPolicy(t *testing.T) {
 		if lim, err := l.Policy("apo"); lim != nil || err == nil {
 			t.Errorf("got %v, %v", lim, err)
 		}
+	}
+}
+
+// After a reload, results of Options.Override do not keep the limits of the earlier file.
+func TestReloadDropsLimits(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	write(t, path, tree)
+	l := load(t, path, &Options{Override: func(_ context.Context, _ string, k weir.Key) (Override, bool, error) {
+		return Override{Plan: "pro"}, k.Segments()[0] == "x", nil
+	}})
+	limiter(t, l, "api", "", "x", "u", "h")
+	limiter(t, l, "api", "", "y", "u", "h")
+	write(t, path, strings.Replace(tree, "pro: {all: {limit: 11,", "pro: {all: {limit: 19,", 1))
+	if err := l.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	for k, a := range l.asked.recent {
+		if s := a.state.Load(); s.of != nil || s.change != nil {
+			t.Errorf("%v keeps limits", k)
+		}
+	}
+	if got := wordsOf(limiter(t, l, "api", "", "x", "u", "h")); got != "all 19, user 50, tenant 100" || len(l.asked.recent) != 2 {
+		t.Errorf("got %s, and %d results", got, len(l.asked.recent))
 	}
 }

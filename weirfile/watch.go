@@ -164,6 +164,9 @@ func (l *Limits) replace(path string, data []byte, err error) (*File, error) {
 		return nil, err
 	}
 	l.current.Store(g)
+	if l.asked != nil {
+		l.asked.unbind()
+	}
 	return f, nil
 }
 

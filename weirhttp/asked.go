@@ -40,11 +40,11 @@ func (t *Transport) asked(res *http.Response) time.Duration {
 	return pause
 }
 
-// retryAfter returns the longest time of the fields Retry-After. Without a valid one, the
-// fields in milliseconds count. It is negative if the times have passed.
+// retryAfter returns the longest time of the fields Retry-After. Without a valid one that
+// has not passed, the fields in milliseconds count.
 func retryAfter(h http.Header, now time.Time) (longest time.Duration, found bool) {
 	for _, value := range h["Retry-After"] {
-		if after, ok := until(value, now); ok && (!found || after > longest) {
+		if after, ok := until(value, now); ok && after >= 0 && (!found || after > longest) {
 			longest, found = after, true
 		}
 	}
@@ -74,7 +74,7 @@ func exhausted(lines []string, now time.Time) time.Duration {
 		}
 		r, ok := items[i].Integer("r")
 		t, timed := items[i].Integer("t")
-		if !ok {
+		if _, given := items[i].Params["r"]; !given {
 			r, ok = items[i].Integer("a")
 			t, timed = items[i].Integer("w")
 		}

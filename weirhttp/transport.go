@@ -47,9 +47,9 @@ const DefaultMaxPause = 10 * time.Minute
 // pause ends: requests wait, and then take their turns, at the pace of Limiter. A request
 // that waits for its turn when the pause begins refunds the turn, and takes another one
 // after the pause. A server asks for a pause in one of these ways:
-//   - with Retry-After, in seconds or as a date, in a response with a status from 400. Of
-//     several such fields, the longest time counts. Without one, Retry-After-Ms and
-//     X-Ms-Retry-After-Ms count.
+//   - with Retry-After, in seconds, as a date or as a Unix time, in a response with a status
+//     from 400. Of several such fields, the longest time counts. Without one, Retry-After-Ms
+//     and X-Ms-Retry-After-Ms count.
 //   - with fields of its own, which the field RetryAfter reads.
 //   - with X-RateLimit-Remaining: 0 and X-RateLimit-Reset in a response of any status. The
 //     same holds for RateLimit-Remaining and X-Rate-Limit-Remaining. A reset is a date, a
