@@ -29,19 +29,17 @@ const (
 // inFile has what a file says, in words.
 var inFile = map[Access]string{Limited: "limited by the rules", Unlimited: "unlimited: true", Blocked: "blocked: true"}
 
-// access reads the field name, if it is one of an Access, into to.
-func (r *reader) access(name string, n *yaml.Node, what string, to *Access) bool {
-	if n == nil || n.Kind != yaml.ScalarNode || name != string(Unlimited) && name != string(Blocked) {
-		return false
-	}
+// access reads the field of an Access into to.
+func (r *reader) access(field Access, n *yaml.Node, what string, to *Access) {
 	switch {
+	case n.Kind != yaml.ScalarNode:
+		r.fail(placeOf(n), "%s: %s must be true, or be left out", what, field)
 	case n.Value != "true" || quoted(n):
-		r.fail(placeOf(n), "%s: %s is %q: it must be true, or be left out", what, name, n.Value)
+		r.fail(placeOf(n), "%s: %s is %q: it must be true, or be left out", what, field, n.Value)
 	case *to != Limited:
 		r.fail(placeOf(n), "%s is unlimited and blocked: it must be one of them", what)
 	}
-	*to = Access(name)
-	return true
+	*to = field
 }
 
 // A door is the Decider of callers who are unlimited or blocked.

@@ -146,7 +146,8 @@ func (r *reader) rule(name string, key, value *yaml.Node, p *Policy) weir.Rule {
 // policy or, if plan is not nil, of the plan. access is that of the plan that is read, or nil.
 func (r *reader) limits(n *yaml.Node, what string, p *Policy, plan *Plan, access *Access) (list []weir.Rule, places []place) {
 	r.pairs(n, what, func(name string, key, value *yaml.Node) {
-		if access != nil && r.access(name, value, what, access) {
+		if field := Access(name); access != nil && value.Kind == yaml.ScalarNode && (field == Unlimited || field == Blocked) {
+			r.access(field, value, what, access) // a mapping is of a rule with that name
 			return
 		}
 		own := p.rule(name)

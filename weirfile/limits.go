@@ -198,18 +198,21 @@ func (l *Limits) find(ctx context.Context, policy, plan string, key *weir.Key) (
 		}
 	}
 	var found *answerState
+	blocks := false // whatever the file says
 	if l.asked != nil {
 		if found, err = l.ask(ctx, b, key); err != nil {
 			return nil, Source{}, err
 		}
-		set(found.change, &found.override, 0)
+		if blocks = found.change != nil && found.change.access == Blocked; !blocks {
+			set(found.change, &found.override, 0)
+		}
 	}
 	for _, m := range b.matches {
 		if o := m.of(key, len(b.segments())); o != nil {
 			set(o.change, o.override, o.override.at.line)
 		}
 	}
-	if found != nil && found.change != nil && found.change.access == Blocked {
+	if blocks {
 		set(found.change, &found.override, 0)
 	}
 	if err != nil {

@@ -23,9 +23,8 @@ func (r *reader) overrides(n *yaml.Node, what string, p *Policy) {
 		m := r.fields(item, "an override")
 		match, plan, rules := m.take("match"), m.take("plan"), m.take("rules")
 		for _, access := range []Access{Unlimited, Blocked} {
-			if n := m.take(string(access)); n != nil && !r.access(string(access), n, "an override", &o.Access) {
-				r.fail(placeOf(n), "an override: %s must be true, or be left out", access)
-				o.Access = access
+			if n := m.take(string(access)); n != nil {
+				r.access(access, n, "an override", &o.Access)
 			}
 		}
 		r.rest(m, "an override", overrideFields)
