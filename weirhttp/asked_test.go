@@ -150,23 +150,29 @@ func TestAskedInWords(t *testing.T) {
 		{"of a cache", 200, 5 * time.Second, 0, []string{"Age", "1"}, 5 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &service{start: time.Now(), answer: func(n int, _ *http.Request) (*http.Response, error) {
-				return response(tt.status, nil, tt.fields...), nil
-			}}
-			rt := &weirhttp.Transport{Limiter: newLimiter(t, fastRule.Algorithm), Base: s, MaxPause: tt.most, RetryAfter: func(res *http.Response) time.Duration {
+			rt := &weirhttp.Transport{MaxPause: tt.most, RetryAfter: func(res *http.Response) time.Duration {
 				if res.StatusCode != tt.status {
 					t.Errorf("%s: RetryAfter got status %d", tt.name, res.StatusCode)
 				}
 				return tt.says
 			}}
-			for range 2 {
-				if err := send(t.Context(), t, rt, "http://a.test"); err != nil {
-					t.Error(err)
-				}
-			}
-			if want := []time.Duration{0, tt.want}; !slices.Equal(s.times, want) {
-				t.Errorf("%s: requests left at %v, want %v", tt.name, s.times, want)
+			answer := func(int, *http.Request) (*http.Response, error) { return response(tt.status, nil, tt.fields...), nil }
+			if got, want := twoTimes(t, rt, answer), []time.Duration{0, tt.want}; !slices.Equal(got, want) {
+				t.Errorf("%s: requests left at %v, want %v", tt.name, got, want)
 			}
 		})
 	}
+}
+
+// twoTimes returns when two requests to one host leave rt, whose service answers so.
+func twoTimes(t *testing.T, rt *weirhttp.Transport, answer func(int, *http.Request) (*http.Response, error)) []time.Duration {
+	t.Helper()
+	s := &service{start: time.Now(), answer: answer}
+	rt.Limiter, rt.Base = newLimiter(t, fastRule.Algorithm), s
+	for range 2 {
+		if err := send(t.Context(), t, rt, "http://a.test"); err != nil {
+			t.Error(err)
+		}
+	}
+	return s.times
 }

@@ -105,8 +105,7 @@ func TestServices(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)))
-			rt := &weirhttp.Transport{Limiter: newLimiter(t, fastRule.Algorithm), MaxPause: time.Hour}
-			service := &service{start: time.Now(), answer: func(n int, _ *http.Request) (*http.Response, error) {
+			answer := func(n int, _ *http.Request) (*http.Response, error) {
 				if n > 0 {
 					return response(200, nil), nil
 				}
@@ -116,15 +115,10 @@ func TestServices(t *testing.T) {
 					fields = append(fields, name, clock(value))
 				}
 				return response(tt.status, nil, fields...), nil
-			}}
-			rt.Base = service
-			for range 2 {
-				if err := send(t.Context(), t, rt, "http://a.test"); err != nil {
-					t.Error(err)
-				}
 			}
-			if want := []time.Duration{0, tt.want}; !slices.Equal(service.times, want) {
-				t.Errorf("%s: requests left at %v, want %v", tt.name, service.times, want)
+			got := twoTimes(t, &weirhttp.Transport{MaxPause: time.Hour}, answer)
+			if want := []time.Duration{0, tt.want}; !slices.Equal(got, want) {
+				t.Errorf("%s: requests left at %v, want %v", tt.name, got, want)
 			}
 		})
 	}
